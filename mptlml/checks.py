@@ -1,0 +1,67 @@
+"""Bad input is refused here, before any work starts, in sentences that state what was given."""
+
+import torch
+
+
+def check_shapes(x, observed, num_tokens):
+    """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
+
+    Raises ValueError: x is no floating tensor, observed no bool tensor, a last axis differs from D, or the two do
+    not broadcast.
+    """
+    if not torch.is_floating_point(x):
+        raise ValueError(f"x must be a floating tensor, got {x.dtype}; convert it, e.g. with x.double()")
+    if observed.dtype != torch.bool:
+        raise ValueError(f"observed must be a bool tensor (True where a token is seen), got {observed.dtype}")
+    for name, tensor in (("x", x), ("observed", observed)):
+        if tensor.ndim == 0 or tensor.shape[-1] != num_tokens:
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; its last axis must be the {num_tokens} tokens")
+    try:
+        torch.broadcast_shapes(x.shape, observed.shape)
+    except RuntimeError:
+        raise ValueError(f"x {tuple(x.shape)} and observed {tuple(observed.shape)} do not broadcast") from None
+
+
+def check_finite(x, observed=None, what="x"):
+    """Refuse NaN or infinite values, at observed tokens only where `observed` is given. Raises ValueError."""
+    bad = ~torch.isfinite(x)
+    if observed is not None:
+        bad = bad & observed
+    if bad.any():
+        where = "at observed tokens" if observed is not None else "in it"
+        raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
+
+
+def check_rows(x, num_tokens):
+    """Rows [N, D] to score: a floating matrix of finite values, at least one row. Raises ValueError."""
+    if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
+        raise ValueError(f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}")
+    check_shapes(x, torch.ones(num_tokens, dtype=torch.bool, device=x.device), num_tokens)
+    check_finite(x, what="rows")
+
+
+def check_sizes(sizes, num_tokens):
+    """Mask sizes as a long tensor, each in 1..D. Raises ValueError for any other, or for none at all."""
+    given = torch.as_tensor(sizes)
+    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.numel() == 0:
+        raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
+    if given.min() < 1 or given.max() > num_tokens:
+        raise ValueError(
+            f"mask sizes must lie in 1..{num_tokens} (D = {num_tokens} tokens), "
+            f"got sizes from {int(given.min())} to {int(given.max())}"
+        )
+    return given.long()
+
+
+def check_count(value, name, at_least=1):
+    """A whole number >= `at_least`. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
+    return value
+
+
+def check_rate(rate, name="rate"):
+    """A masking rate in (0, 1]. Raises ValueError."""
+    if not 0 < rate <= 1:
+        raise ValueError(f"{name} must lie in (0, 1], got {rate!r}")
+    return rate

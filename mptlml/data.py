@@ -1,0 +1,106 @@
+"""Images as rows: MNIST and Fashion-MNIST through torchvision, scikit-learn's digits as the bundled default.
+
+Real data come first from the folder named by the environment variable MPTLML_DATA (a torchvision root), then from the
+reader's cache, then from the network after one short probe. Without any of them the digits serve, and `note` says so.
+"""
+
+import os
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from sklearn.datasets import load_digits
+
+from .checks import check_count
+
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+PROBE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Images:
+    """pixels [N, height * width], float64 in [0, 1]; labels [N]; `source` names the data; `note` warns of a default."""
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    side: int
+    source: str
+    note: str = ""
+
+    def binary(self, threshold=0.5):
+        """Pixels above `threshold` as 1.0, others as 0.0: [N, height * width]."""
+        return (self.pixels > threshold).double()
+
+
+def load_images(name, num_rows=None, *, train=True):
+    """The first `num_rows` images (all by default) of "mnist", "fashion-mnist" or "digits".
+
+    Falls back to "digits", with a note, where the real data cannot be had. Raises ValueError: another name, fewer
+    images than asked for, or a folder in MPTLML_DATA that does not hold the data.
+    """
+    if name == "digits":
+        return _cut(_digits(), num_rows)
+    if name not in DATASETS:
+        raise ValueError(f'images must be one of "mnist", "fashion-mnist", "digits", got {name!r}')
+    folder = os.environ.get("MPTLML_DATA")
+    if folder:
+        return _cut(_torchvision(name, Path(folder), train, download=False), num_rows)
+    cached = Path.home() / ".cache" / "mptlml"
+    try:
+        return _cut(_torchvision(name, cached, train, download=False), num_rows)
+    except FileNotFoundError:
+        pass
+    if _online(name):
+        return _cut(_torchvision(name, cached, train, download=True), num_rows)
+    note = (f"{DATASETS[name]} could not be had here (no connection, and MPTLML_DATA is not set): "
+            "scikit-learn's 8 x 8 digits stand in for it on this page.")
+    digits = _digits(note)
+    return _cut(digits, None if num_rows is None else min(num_rows, len(digits.pixels)))
+
+
+def _digits(note=""):
+    bunch = load_digits()
+    return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits", note)
+
+
+def _torchvision(name, root, train, download):
+    from torchvision import datasets  # slow to import: only where it is needed
+
+    try:
+        found = getattr(datasets, DATASETS[name])(str(root), train=train, download=download)
+    except RuntimeError as error:  # torchvision's word for "not there"
+        if "MPTLML_DATA" in os.environ:
+            raise ValueError(f"MPTLML_DATA={str(root)!r} holds no {DATASETS[name]}: expected "
+                             f"{root / DATASETS[name] / 'raw'} with its idx files") from error
+        raise FileNotFoundError(root) from error
+    except (OSError, ValueError, AssertionError) as error:
+        raise ValueError(f"the {DATASETS[name]} files under {str(root)!r} cannot be read: {error}") from error
+    pixels = found.data.flatten(1).double() / 255
+    return Images(pixels, found.targets, 28, DATASETS[name] + ("" if train else ", test images"))
+
+
+@cache
+def _online(name):
+    """One short probe of the data set's own mirrors; never a retry loop."""
+    from torchvision import datasets
+
+    mirror = getattr(datasets, DATASETS[name]).mirrors[0]
+    try:
+        with urllib.request.urlopen(urllib.request.Request(mirror, method="HEAD"), timeout=PROBE_SECONDS):
+            return True
+    except urllib.error.HTTPError as error:  # it answers, if only to say that a folder has no page of its own
+        return error.code < 500
+    except (OSError, ValueError):
+        return False
+
+
+def _cut(images, num_rows):
+    if num_rows is None:
+        return images
+    check_count(num_rows, "num_rows")
+    if num_rows > len(images.pixels):
+        raise ValueError(f"{num_rows} images asked for, {images.source} has {len(images.pixels)} here")
+    return Images(images.pixels[:num_rows], images.labels[:num_rows], images.side, images.source, images.note)

@@ -1,0 +1,203 @@
+"""Probabilistic PCA: everything in closed form, through the K x K posterior of the latent variable.
+
+x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq. 6).
+Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), the latent variable has the posterior mean
+A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
+
+    m_j = mu_j + w_j^T A^-1 W_R^T (x_R - mu_R),      v_j = sigma^2 (1 + w_j^T A^-1 w_j).
+
+This is Eq. 7 with the minus sign that the Schur complement has, by the matrix inversion lemma; nothing of size D x D is
+ever inverted.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .checks import check_count, check_finite, check_rows, check_shapes
+
+LOG_2PI = math.log(2 * math.pi)
+BLOCK = 2**17  # masks x K x D elements worked on at once: about what a processor's cache holds
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """Mean [D] and covariance of rows or of a population: all that a Gaussian's mean score needs to know of them.
+
+    The covariance is held as root^T root with root [r, D], or directly as a matrix [D, D], whichever is cheaper to
+    multiply by.
+    """
+
+    mean: torch.Tensor
+    covariance: torch.Tensor | None = None
+    root: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, x):
+        """Of rows x [N, D], with divisor N. Raises ValueError: x is no finite matrix."""
+        check_rows(x, x.shape[-1])
+        mean = x.mean(0)
+        root = (x - mean) / math.sqrt(len(x))
+        if 2 * len(x) < x.shape[1]:  # two thin products cost less than one D x D product
+            return cls(mean, root=root)
+        return cls(mean, covariance=root.T @ root)
+
+    def times(self, left):
+        """left [..., D] times the covariance: [..., D]."""
+        flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
+        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self.covariance
+        return flat.view(left.shape)
+
+    def diagonal(self):
+        """Variances [D]."""
+        return self.root.square().sum(0) if self.root is not None else self.covariance.diagonal()
+
+
+class PPCA:
+    """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
+
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
+    K > D, a noise variance that is not positive, NaN.
+    """
+
+    def __init__(self, weight, noise_variance, mean=None):
+        if weight.ndim != 2 or not torch.is_floating_point(weight):
+            raise ValueError(f"weight must be a floating matrix [D, K], got shape {tuple(weight.shape)}")
+        self.num_tokens, self.num_latents = weight.shape
+        if not 1 <= self.num_latents <= self.num_tokens:
+            raise ValueError(f"K = {self.num_latents} latent dimensions do not fit D = {self.num_tokens} tokens: "
+                             "1 <= K <= D")
+        self.weight = weight
+        self.noise_variance = torch.as_tensor(noise_variance, dtype=weight.dtype, device=weight.device)
+        if self.noise_variance.ndim != 0 or not 0 < self.noise_variance < math.inf:
+            raise ValueError(f"the noise variance must be one positive number, got {noise_variance}")
+        self.mean = weight.new_zeros(self.num_tokens) if mean is None else mean
+        if self.mean.shape != (self.num_tokens,):
+            raise ValueError(f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}")
+        check_finite(self.weight, what="weight")
+        check_finite(self.mean, what="mean")
+
+    @classmethod
+    def fit(cls, x, num_latents):
+        """The maximum-likelihood model of rows x [N, D], in closed form (Tipping & Bishop 1999, Eq. 14-15).
+
+        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N; sigma^2 is
+        the mean of the other D - K. Raises ValueError: K not in 1..D-1, or rows that K dimensions explain fully.
+        """
+        check_rows(x, x.shape[-1])
+        num_rows, num_tokens = x.shape
+        check_count(num_latents, "K")
+        if num_latents >= num_tokens:
+            raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}")
+        mean = x.mean(0)
+        _, singular, axes = torch.linalg.svd((x - mean) / math.sqrt(num_rows), full_matrices=False)
+        variances = singular.square()
+        noise = variances[num_latents:].sum() / (num_tokens - num_latents)
+        if not noise > torch.finfo(x.dtype).eps * variances.sum():
+            raise ValueError(f"K = {num_latents} dimensions explain these {num_rows} rows fully: no noise is left")
+        scales = (variances[:num_latents] - noise).clamp(min=0).sqrt()
+        return cls(axes[:num_latents].T * scales, noise, mean)
+
+    def sample(self, num_rows, *, generator):
+        """Rows [N, D] drawn from the model."""
+        check_count(num_rows, "num_rows")
+        draw = dict(generator=generator, dtype=self.weight.dtype, device=self.weight.device)
+        latents = torch.randn(num_rows, self.num_latents, **draw)
+        noise = torch.randn(num_rows, self.num_tokens, **draw)
+        return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
+
+    def log_prob(self, x, observed=None):
+        """log p(x_R), nats a row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        if observed is None:
+            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+        seen, root = self._prepare(x, observed)
+        projected = (seen @ self.weight)[..., None]  # W_R^T (x_R - mu_R), [..., K, 1]
+        half = torch.linalg.solve_triangular(root, projected, upper=False).squeeze(-1)
+        squared = (seen.square().sum(-1) - half.square().sum(-1)) / self.noise_variance
+        count = observed.sum(-1).to(self.weight.dtype)
+        log_det = (count - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal(
+            dim1=-2, dim2=-1).log().sum(-1)
+        return -0.5 * (count * LOG_2PI + log_det + squared)
+
+    def conditional_moments(self, x, observed):
+        """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
+
+        At observed tokens: the token itself, and 0.
+        """
+        seen, root = self._prepare(x, observed)
+        gain = self._gain(root)
+        latent = (seen @ self.weight)[..., None, :]  # [..., 1, K]
+        mean = self.mean + (latent @ gain).squeeze(-2)
+        variance = self._variance(gain)
+        mean, observed_, x_ = torch.broadcast_tensors(mean, observed, x)
+        return torch.where(observed_, x_, mean), torch.where(observed, 0.0, variance)
+
+    def conditional_log_prob(self, x, observed):
+        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens."""
+        mean, variance = self.conditional_moments(x, observed)
+        variance = torch.where(observed, 1.0, variance)
+        log_prob = -0.5 * (LOG_2PI + variance.log() + (x - mean).square() / variance)
+        return torch.where(observed, 0.0, log_prob)
+
+    def summarise(self, x):
+        """The rows' SecondMoment: `mean_conditional_log_prob` needs nothing else of them."""
+        check_rows(x, self.num_tokens)
+        return SecondMoment.of(x)
+
+    def mean_conditional_log_prob(self, data, observed):
+        """log p(x_j | x_R) averaged over rows, nats [P, D], for masks observed [P, D] shared by all rows.
+
+        data: rows [N, D], or their SecondMoment, or that of a population: then the mean is an expectation. The mean of
+        (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost a mask does not grow with N.
+        """
+        moment = data if isinstance(data, SecondMoment) else self.summarise(data)
+        check_shapes(moment.mean, observed, self.num_tokens)
+        step = max(1, BLOCK // self.weight.numel())
+        return torch.cat([self._mean_block(moment, part) for part in observed.split(step)])
+
+    def _mean_block(self, moment, observed):
+        seen = observed[:, None] * self.weight.T.contiguous()  # W_R^T, zero columns at masked tokens [P, K, D]
+        offset = moment.mean - self.mean
+        cross = moment.times(seen) + (seen @ offset)[..., None] * offset  # W_R^T C, C about mu [P, K, D]
+        gain = self._gain(self._root(observed))  # A^-1 W^T [P, K, D]
+        latent_second = cross @ seen.mT  # W_R^T C_RR W_R [P, K, K]
+        squared = moment.diagonal() + offset.square() + (gain * (latent_second @ gain - 2 * cross)).sum(-2)
+        variance = self._variance(gain)
+        return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
+
+    def mean_log_prob(self, data):
+        """The LML averaged over rows, nats a row (a scalar); data as in `mean_conditional_log_prob`."""
+        moment = data if isinstance(data, SecondMoment) else self.summarise(data)
+        root = self._root(torch.ones(1, self.num_tokens, dtype=torch.bool, device=self.weight.device))[0]
+        offset = moment.mean - self.mean
+        projected = torch.linalg.solve_triangular(root, self.weight.T, upper=False)  # L^-1 W^T [K, D]
+        explained = (moment.times(projected) * projected).sum() + (projected @ offset).square().sum()
+        squared = (moment.diagonal().sum() + offset.square().sum() - explained) / self.noise_variance
+        log_det = (self.num_tokens - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal().log().sum()
+        return -0.5 * (self.num_tokens * LOG_2PI + log_det + squared)
+
+    def _prepare(self, x, observed):
+        """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K]."""
+        check_shapes(x, observed, self.num_tokens)
+        check_finite(x, observed)
+        return torch.where(observed, x - self.mean, 0.0), self._root(observed)
+
+    def _root(self, observed):
+        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]."""
+        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T [D, K K]
+        gram = (observed.to(self.weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
+        eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
+        root, failed = torch.linalg.cholesky_ex(gram + self.noise_variance * eye)
+        if failed.any():
+            raise ValueError(f"sigma^2 I + W_R^T W_R is not positive definite in {gram.dtype} for "
+                             f"{int((failed > 0).sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small")
+        return root
+
+    def _gain(self, root):
+        """A^-1 W^T for each mask [..., K, D]."""
+        return torch.cholesky_inverse(root) @ self.weight.T
+
+    def _variance(self, gain):
+        """v_j = sigma^2 (1 + w_j^T A^-1 w_j) for each mask [..., D]."""
+        return self.noise_variance * (1 + (gain * self.weight.T).sum(-2))

@@ -1,0 +1,77 @@
+"""Which tokens are observed: every mask of a size, random masks, orders, and how many there are.
+
+A mask is a bool tensor [..., D]: True where a token is observed (it belongs to R), False where it is masked
+(it belongs to M). The size m of a mask counts the masked tokens: |M| = m, |R| = D - m, 1 <= m <= D.
+"""
+
+import itertools
+import math
+
+import torch
+
+from .checks import check_count, check_sizes
+
+MOST_MASKS = 2**20  # beyond this, enumerating is a mistake rather than a wish
+
+
+def num_masks(num_tokens, size):
+    """C_M = C(D, M), the number of masks of a size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
+    check_count(num_tokens, "num_tokens")
+    return math.comb(num_tokens, int(check_sizes(size, num_tokens)))
+
+
+def all_masks(num_tokens, size):
+    """Every mask of one size: observed [C_M masks, D tokens], in lexicographic order of the masked tokens.
+
+    Raises ValueError: size not in 1..D, or more than 2^20 masks (use `random_masks`).
+    """
+    count = num_masks(num_tokens, size)
+    if count > MOST_MASKS:
+        raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} masks are too many to list: use random_masks")
+    masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_M, m]
+    return torch.ones(count, num_tokens, dtype=torch.bool).scatter_(1, masked, False)
+
+
+def random_masks(num_tokens, sizes, *, generator):
+    """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D].
+
+    sizes [P] gives P masks to share by all rows; sizes [P, N] gives each of N rows masks of its own.
+    Raises ValueError: a size not in 1..D.
+    """
+    device = generator.device
+    sizes = check_sizes(sizes, num_tokens).to(device)
+    order = random_orders(num_tokens, sizes.shape, generator=generator)
+    stays = torch.arange(num_tokens, device=device) >= sizes[..., None]  # the first m tokens of the order are masked
+    return torch.empty_like(stays).scatter_(-1, order, stays)
+
+
+def random_orders(num_tokens, shape, *, generator):
+    """Uniformly random orders of the tokens: long [*shape, D]; a whole number for `shape` gives [shape, D].
+
+    Raises ValueError: num_tokens or a whole-number shape below 1.
+    """
+    check_count(num_tokens, "num_tokens")
+    shape = (check_count(shape, "number of orders"),) if isinstance(shape, int) else tuple(shape)
+    # float64 keys: a tie, which would make one order likelier than another, has odds of about D^2 / 2^54
+    keys = torch.rand(*shape, num_tokens, generator=generator, dtype=torch.float64, device=generator.device)
+    return keys.argsort(-1)
+
+
+def all_orders(num_tokens):
+    """All D! orders of the tokens: long [D!, D]. Raises ValueError for D > 9 (10! is over 3 million)."""
+    check_count(num_tokens, "num_tokens")
+    if num_tokens > 9:
+        raise ValueError(f"{num_tokens}! orders are too many to list: use random_orders")
+    return torch.tensor(list(itertools.permutations(range(num_tokens))))
+
+
+def nested_masks(orders):
+    """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
+
+    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, as in Eq. 2 of the paper: it is the
+    set on which the chain rule conditions token M(t).
+    """
+    num_tokens = orders.shape[-1]
+    rank = orders.argsort(-1)  # [..., D]: where each token stands in the order
+    steps = torch.arange(num_tokens, device=orders.device)
+    return rank[..., None, :] > steps[:, None]

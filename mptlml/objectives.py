@@ -1,0 +1,72 @@
+"""What is maximised: each objective takes a model and rows and returns a scalar, nats a row, to be made large.
+
+All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by the rows
+unless share_masks=False gives each row its own. data: rows [N, D], or `score.summarise(model, rows)` (the cheaper way
+to train on the same rows many times; masks are then shared). Raise ValueError: sizes or rates out of range.
+"""
+
+import torch
+
+from .checks import check_count, check_rate, check_sizes
+from .masks import random_masks
+from .score import mean_score
+
+
+def exact_lml(model, data):
+    """The log marginal likelihood itself, averaged over rows: the ceiling of every objective here."""
+    return model.mean_log_prob(data) if hasattr(model, "mean_log_prob") else model.log_prob(data).mean()
+
+
+def fixed_size(model, data, size, *, num_masks=1, share_masks=True, generator):
+    """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: Chapter 7 takes its bias apart."""
+    sizes = check_sizes(size, model.num_tokens).expand(check_count(num_masks, "num_masks"))
+    return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
+
+
+def uniform_size(model, data, *, num_masks=1, share_masks=True, generator):
+    """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased one-mask estimate of the LML (Eq. 5)."""
+    shape = (check_count(num_masks, "num_masks"),)
+    if not share_masks:
+        shape += (_num_rows(data),)
+    sizes = torch.randint(1, model.num_tokens + 1, shape, generator=generator, device=generator.device)
+    return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
+
+
+def every_size(model, data, *, num_masks=1, share_masks=True, generator):
+    """sum_m S(x; m) with `num_masks` masks a size: the area itself, at D forward passes a step (Fig. 2, left)."""
+    sizes = torch.arange(1, model.num_tokens + 1).repeat(check_count(num_masks, "num_masks"))
+    return _score(model, data, sizes, share_masks, generator).sum() / num_masks
+
+
+def bernoulli_rate(model, data, *, rate=None, num_masks=1, generator):
+    """Each token masked independently with probability t, the log-probabilities summed and divided by t.
+
+    rate=None draws t ~ U(0, 1) for each mask: the loss of masked diffusion language models, whose mean is the LML,
+    because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. A fixed `rate` is BERT's practice.
+    """
+    shape = (check_count(num_masks, "num_masks"),)
+    draw = dict(generator=generator, dtype=torch.float64, device=generator.device)
+    if rate is None:
+        rate = 1 - torch.rand(shape, **draw)  # in (0, 1]
+    else:
+        rate = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
+    observed = torch.rand(*shape, model.num_tokens, **draw) >= rate[:, None]
+    size = (~observed).sum(-1)
+    some = size > 0  # a mask of no token scores nothing
+    if not some.any():
+        raise ValueError(f"no token was masked in {num_masks} masks: draw more, or raise the rate")
+    score = mean_score(model, data, observed[some]) * size[some] / rate[some]
+    return score.sum() / num_masks
+
+
+def _score(model, data, sizes, share_masks, generator):
+    """Mean score under one fresh mask for each of `sizes`, nats a token [P]; every row its own masks on request."""
+    if not share_masks and sizes.ndim == 1:
+        sizes = sizes[:, None].expand(-1, _num_rows(data))
+    return mean_score(model, data, random_masks(model.num_tokens, sizes, generator=generator))
+
+
+def _num_rows(data):
+    if not torch.is_tensor(data):
+        raise ValueError("share_masks=False needs the rows themselves, not a summary of them")
+    return len(data)

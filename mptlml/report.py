@@ -1,0 +1,206 @@
+"""What a chapter says of itself: claims, numbers for the text, one plot style, animations.
+
+Nothing here needs the book's tools: on Binder or at home the same calls simply show their values.
+"""
+
+import html
+import io
+import itertools
+import json
+import math
+import re
+import resource
+import sys
+import time
+from functools import cache
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import yaml
+from IPython.display import HTML, display
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+CLAIMS_FILE = Path(__file__).parent.parent / "book" / "claims.yml"
+VERDICTS = ("reproduced", "partly", "not reproduced", "new")
+MOST_BYTES = 2 * 2**30  # what a Binder has
+
+# Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
+TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
+PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
+
+_chapter = {}
+
+
+class ClaimError(AssertionError):
+    """A claim left the band that was set for it."""
+
+
+@cache
+def claims():
+    """All claims of the book, {id: claim}, from book/claims.yml. Raises ValueError: an entry that is ill formed."""
+    entries = yaml.safe_load(CLAIMS_FILE.read_text()) or []
+    for entry in entries:
+        missing = {"id", "chapter", "place", "statement", "band", "why", "verdict", "format"} - entry.keys()
+        if missing or entry["verdict"] not in VERDICTS or not entry["band"][0] <= entry["band"][1]:
+            raise ValueError(f"claim {entry.get('id')!r} is not well formed: missing {sorted(missing)}, or its verdict "
+                             f"is none of {VERDICTS}, or its band is empty")
+    known = {entry["id"]: entry for entry in entries}
+    if len(known) < len(entries):
+        raise ValueError("two claims share an id")
+    return known
+
+
+def glue(name, value):
+    """Keep a number or a string under `name`, for {glue:text} on any page. Tensors and numpy scalars become floats."""
+    if hasattr(value, "item"):
+        value = value.item()
+    mime = "application/papermill.record/text/plain"
+    record = {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}}
+    display({mime: repr(value)}, raw=True, metadata=record)
+
+
+def start(chapter):
+    """Begin a chapter: one plot style, SVG figures, the clock."""
+    _chapter.update(name=chapter, began=time.perf_counter(), checked={})
+    set_matplotlib_formats("svg")
+    mpl.rcParams.update({
+        "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "white",
+        "svg.hashsalt": chapter, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "grid.alpha": 0.25, "grid.linewidth": 0.6, "axes.titlesize": "medium", "legend.frameon": False,
+        "lines.linewidth": 1.6, "font.size": 10.5,
+        "axes.prop_cycle": mpl.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
+    })
+
+
+def claim(id, value, stderr=None):
+    """Hold a measured value against the claim's band; glue `<id>-value` and `<id>-verdict`, and show both.
+
+    Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list.
+    """
+    entry = claims()[id]
+    value = float(value)
+    low, high = entry["band"]
+    text = format(value, entry["format"])
+    if stderr is not None:
+        text += " ± " + format(float(stderr), entry["format"])
+    if not low <= value <= high:  # NaN fails too
+        raise ClaimError(f"{id}: {entry['statement']} Measured {text}, the band is [{low}, {high}] ({entry['why']})")
+    _record(id, entry, text, entry["verdict"])
+
+
+def not_run(id, reason):
+    """Say that a claim could not be checked here, and why."""
+    _record(id, claims()[id], "", "not run here", reason)
+
+
+def _record(id, entry, text, verdict, reason=""):
+    _chapter.setdefault("checked", {})[id] = (text, verdict)
+    glue(f"{id}-value", text or "–")
+    glue(f"{id}-verdict", verdict)
+    paper = f" · paper: {entry['paper']}" if entry.get("paper") else ""
+    low, high = entry["band"]
+    shown = f"{text} (band {low:g} to {high:g}{paper})" if text else reason
+    display(HTML(f'<p class="claim"><span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span> '
+                 f"{html.escape(entry['statement'])} <b>{html.escape(shown)}</b></p>"))
+
+
+def closing():
+    """End a chapter: how many of its claims were checked, and what it cost.
+
+    Raises ClaimError when a claim listed for the chapter was not checked; MemoryError above the 2 GB of a Binder.
+    """
+    chapter, checked = _chapter["name"], _chapter["checked"]
+    listed = {id for id, entry in claims().items() if entry["chapter"] == chapter}
+    if listed != set(checked):
+        raise ClaimError(f"{chapter}: claims listed but not checked {sorted(listed - set(checked))}, "
+                         f"checked but listed elsewhere {sorted(set(checked) - listed)}")
+    seconds = time.perf_counter() - _chapter["began"]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    if peak > MOST_BYTES:
+        raise MemoryError(f"{chapter} took {peak / 2**30:.2f} GB; a Binder has {MOST_BYTES / 2**30:.0f}")
+    glue(f"{chapter}-seconds", seconds)
+    glue(f"{chapter}-megabytes", peak / 2**20)
+    count = sum(verdict != "not run here" for _, verdict in checked.values())
+    display(HTML(f'<p class="cost">{count} of {len(listed)} claims checked on this page, all inside their bands. '
+                 f"It took {seconds:.0f} seconds and {peak / 2**20:.0f} MB at its peak.</p>"))
+
+
+def show_note(note):
+    """A visible note where a default stands in for real data; nothing where there is no note."""
+    if note:
+        display(HTML(f'<div class="admonition warning data-note"><p class="admonition-title">Default data</p>'
+                     f"<p>{html.escape(note)}</p></div>"))
+
+
+def table(rows, header, caption, formats=None):
+    """Rows as an HTML table with a caption; `formats` gives each column's format spec ("" for strings)."""
+    formats = formats or [""] * len(header)
+    cells = [[format(value, spec) for value, spec in zip(row, formats, strict=True)] for row in rows]
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+    display(HTML(f'<div class="table-wrapper"><table class="table"><caption>{html.escape(caption)}</caption>'
+                 f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
+
+
+_figures = itertools.count(1)
+
+
+def animate(draw, frames, labels, alt):
+    """A figure with a slider and no kernel: `draw(frame)` returns a matplotlib figure for each of `frames`.
+
+    labels: the slider's text for each frame. alt: what the figure shows, for those who cannot see it. Works from a
+    folder, with the keyboard, and in print shows the last frame. Raises ValueError: frames and labels do not pair.
+    """
+    if len(frames) != len(labels) or not len(frames):
+        raise ValueError(f"{len(frames)} frames and {len(labels)} labels do not pair")
+    key = f"{_chapter['name']}-moving-{next(_figures)}"
+    pictures = []
+    for number, frame in enumerate(frames):
+        with mpl.rc_context({"svg.hashsalt": f"{key}-{number}"}):  # ids must differ between the frames of a page
+            pictures.append(_svg(draw(frame)))
+    last = len(frames) - 1
+    shown = "".join(f'<div class="frame"{"" if number == last else " hidden"}>{picture}</div>'
+                    for number, picture in enumerate(pictures))
+    display(HTML(f"""<div class="moving" id="{key}"><div role="img" aria-label="{html.escape(alt)}">{shown}</div>
+<div class="moving-bar"><button type="button">Play</button>
+<label>Frame
+<input type="range" min="0" max="{last}" value="{last}" aria-valuetext="{html.escape(labels[last])}"></label>
+<output>{html.escape(labels[last])}</output></div></div>
+<script>(() => {{
+  const root = document.getElementById("{key}"), frames = root.querySelectorAll(".frame");
+  const bar = root.querySelector("input"), out = root.querySelector("output"), play = root.querySelector("button");
+  const labels = {json.dumps(list(labels))};
+  let timer = null;
+  const show = () => {{
+    frames.forEach((frame, i) => {{ frame.hidden = i !== +bar.value; }});
+    out.textContent = labels[bar.value];
+    bar.setAttribute("aria-valuetext", labels[bar.value]);
+  }};
+  const stop = () => {{ clearInterval(timer); timer = null; play.textContent = "Play"; }};
+  bar.addEventListener("input", () => {{ stop(); show(); }});
+  play.addEventListener("click", () => {{
+    if (timer) return stop();
+    if (+bar.value === {last}) bar.value = 0;
+    show();
+    play.textContent = "Pause";
+    timer = setInterval(() => {{ bar.value = +bar.value + 1; show(); if (+bar.value === {last}) stop(); }}, 700);
+  }});
+}})();</script>"""))
+
+
+def _svg(figure):
+    """A matplotlib figure as an <svg> element; the figure is closed."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    return re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]
+
+
+def bracket(estimate, digits=3):
+    """An Estimate as "mean ± stderr" with so many digits, for tables."""
+    if math.isnan(estimate.stderr):
+        return f"{estimate.mean:.{digits}f}"
+    return f"{estimate.mean:.{digits}f} ± {estimate.stderr:.{digits}f}"

@@ -1,0 +1,261 @@
+"""The MPT curve m -> S(x; m), its area, and what else a model's conditionals can be asked for.
+
+A model answers `conditional_log_prob(x, observed)`: x [..., D], observed bool [..., D], the two broadcast;
+it returns log p(x_j | x_R) in nats [..., D], exactly 0 at observed tokens. Everything here needs only that.
+Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from scipy import stats
+from tqdm import tqdm
+
+from .checks import check_count, check_rows, check_sizes
+from .masks import all_masks, nested_masks, random_masks, random_orders
+
+MOST_ELEMENTS = 2**22  # rows x masks x tokens answered at once: 32 MB of float64
+
+
+class ConditionalModel(Protocol):
+    """What every model here answers."""
+
+    num_tokens: int
+
+    def conditional_log_prob(self, x, observed):
+        """log p(x_j | x_R), nats [..., D]; 0 at observed tokens; what x holds at masked ones predicts no other."""
+
+
+class TractableModel(ConditionalModel, Protocol):
+    """A model whose log marginal likelihood is known as well."""
+
+    def log_prob(self, x):
+        """log p(x), nats a row [...]."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error (nats); `dof` degrees of freedom stand behind the error."""
+
+    mean: float
+    stderr: float
+    dof: float = math.inf
+
+    def interval(self, level=0.95):
+        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie in (0, 1), got {level!r}")
+        half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof)) if self.stderr > 0 else self.stderr
+        return self.mean - half, self.mean + half
+
+    def __str__(self):
+        return f"{self.mean:.3f}" if math.isnan(self.stderr) else f"{self.mean:.3f} +- {self.stderr:.3f}"
+
+
+@dataclass(frozen=True)
+class ScoreCurve:
+    """S(x; m) at some mask sizes, averaged over masks and rows.
+
+    sizes [S]; mean [S], nats a token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
+    where one mask a size was drawn); dof: degrees of freedom behind each variance; rows [S, N]: each row's own score,
+    or None where the model answered for the mean of all rows at once.
+    """
+
+    num_tokens: int
+    sizes: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    dof: float
+    rows: np.ndarray | None
+    shared: bool
+
+    @property
+    def stderr(self):
+        """Standard error of the mean at each size over the draw of the masks, nats a token [S]."""
+        return np.sqrt(self.variance)
+
+    @property
+    def weights(self):
+        """How often each size counts in the area [S]: ones for sizes 1..D.
+
+        For a subset, the missing sizes are read off straight lines between their neighbours, and off the nearest
+        size beyond the ends.
+        """
+        every = np.arange(1, self.num_tokens + 1)
+        return np.array([np.interp(every, self.sizes, unit).sum() for unit in np.eye(len(self.sizes))])
+
+    def area(self, *, rows="fixed"):
+        """The area under the curve, an Estimate of the log marginal likelihood in nats a row (Eq. 5).
+
+        rows="fixed": the truth is the mean LML of these very rows; masks are the only noise.
+        rows="sample": the truth is the expected LML of the population the rows were drawn from; rows and masks are
+        noise (for masks shared by the rows slightly cautious: their interplay is counted twice).
+        The error of reading missing sizes off straight lines is in neither. Raises ValueError: rows is neither word,
+        or "sample" without each row's own score (`score_curve(..., keep_rows=True)`) or with fewer than two rows.
+        """
+        w = self.weights
+        mean = float(w @ self.mean)
+        by_mask = w**2 * self.variance
+        mask_variance = float(by_mask.sum())
+        if rows == "fixed":
+            return Estimate(mean, math.sqrt(mask_variance), _pooled_dof(by_mask, self.dof))
+        if rows != "sample":
+            raise ValueError(f'rows must be "fixed" or "sample", got {rows!r}')
+        if self.rows is None or self.rows.shape[1] < 2:
+            raise ValueError('rows="sample" needs each row\'s own score of at least two rows: keep_rows=True')
+        count = self.rows.shape[1]
+        row_variance = float((w @ self.rows).var(ddof=1)) / count
+        if not self.shared:  # each row brought masks of its own: their noise is in the spread over rows already
+            return Estimate(mean, math.sqrt(row_variance), count - 1)
+        parts = np.append(by_mask, row_variance)
+        dofs = np.append(np.full(len(by_mask), self.dof), count - 1)
+        return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, dofs))
+
+    def truncated(self, size):
+        """Sum of S(x; m) for m = 1..size, an Estimate in nats a row.
+
+        It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model. Raises ValueError: the curve misses one of
+        these sizes.
+        """
+        size = int(check_sizes(size, self.num_tokens))
+        if not np.array_equal(self.sizes[:size], np.arange(1, size + 1)):
+            raise ValueError(f"the truncated sum to {size} needs every size 1..{size}, the curve has {self.sizes}")
+        variance = self.variance[:size]
+        return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, self.dof))
+
+
+def _pooled_dof(variances, dofs):
+    """Welch and Satterthwaite's degrees of freedom of a sum of independent variance estimates."""
+    total = np.sum(variances)
+    if not total > 0:
+        return math.inf
+    return float(total**2 / np.sum(variances**2 / dofs))
+
+
+def summarise(model, x):
+    """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x."""
+    return model.summarise(x) if hasattr(model, "summarise") else x
+
+
+def mean_score(model, data, observed):
+    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats a token [P], one for each mask. Differentiable.
+
+    data: rows [N, D] or `summarise(model, rows)`; observed [P, D] shared by all rows, or [P, N, D] with a mask a row.
+    """
+    size = (~observed).sum(-1)
+    if observed.ndim == 2 and hasattr(model, "mean_conditional_log_prob"):
+        return model.mean_conditional_log_prob(data, observed).sum(-1) / size
+    if observed.ndim == 2:
+        observed, size = observed[:, None], size[:, None]
+    return (model.conditional_log_prob(data, observed).sum(-1) / size).mean(-1)
+
+
+def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_rows=False, generator):
+    """The MPT curve of rows x [N, D] at the given mask sizes (all of 1..D by default), P = `num_masks` masks a size.
+
+    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its own.
+    keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
+    Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
+    has no standard error (NaN) for fixed rows. Raises ValueError: rows, sizes or num_masks out of range.
+    """
+    check_rows(x, model.num_tokens)
+    check_count(num_masks, "num_masks")
+    sizes = torch.arange(1, model.num_tokens + 1) if sizes is None else check_sizes(sizes, model.num_tokens).unique()
+    together = share_masks and not keep_rows and hasattr(model, "mean_conditional_log_prob")
+    data = summarise(model, x) if together else x
+    step = max(1, MOST_ELEMENTS // (num_masks * model.num_tokens * (1 if together else len(x))))
+    per_mask, per_row, variance = [], [], []
+    with torch.no_grad():
+        for part in tqdm(sizes.split(step), "curve", disable=None, delay=3, leave=False):
+            if together:
+                observed = random_masks(model.num_tokens, part.repeat_interleave(num_masks), generator=generator)
+                score = mean_score(model, data, observed.to(x.device)).unflatten(0, (-1, num_masks))  # [s, P]
+            else:
+                score = _row_scores(model, x, part, num_masks, share_masks, generator)  # [s, P, N]
+                per_row.append(score.mean(1))
+            variance.append(_mask_variance(score, num_masks, shared=share_masks))
+            per_mask.append(score.flatten(1).mean(1))
+    dof = (num_masks - 1) * (1 if share_masks else len(x))
+    rows = _numpy(per_row) if per_row else None
+    return ScoreCurve(model.num_tokens, sizes.numpy(), _numpy(per_mask), _numpy(variance), dof, rows, share_masks)
+
+
+def exact_curve(model, x):
+    """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks. Returns a ScoreCurve.
+
+    Raises ValueError: D > 16, or rows out of range.
+    """
+    check_rows(x, model.num_tokens)
+    if model.num_tokens > 16:
+        raise ValueError(f"2^{model.num_tokens} - 1 masks are too many: use score_curve")
+    sizes = np.arange(1, model.num_tokens + 1)
+    rows = []
+    with torch.no_grad():
+        for size in sizes.tolist():
+            observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
+            step = max(1, MOST_ELEMENTS // x.numel())
+            total = sum(model.conditional_log_prob(x, part).sum((0, -1)) for part in observed.split(step))
+            rows.append(total / (size * len(observed)))
+    rows = torch.stack(rows).cpu().numpy()
+    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), np.zeros(len(sizes)), math.inf, rows, True)
+
+
+def chain_rule(model, x, orders):
+    """The terms of Eq. 2 along orders [Q, D]: log p(x_{M(t)} | x_{M(t+1:D)}), nats [Q, N, t] for rows x [N, D].
+
+    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one joint.
+    Raises ValueError: rows or orders out of range.
+    """
+    check_rows(x, model.num_tokens)
+    every = torch.arange(model.num_tokens, device=orders.device)
+    if orders.ndim != 2 or orders.shape[1] != model.num_tokens or not (orders.sort(-1).values == every).all():
+        raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
+    step = max(1, MOST_ELEMENTS // (x.numel() * model.num_tokens))
+    return torch.cat([_chain_rule(model, x, part) for part in orders.to(x.device).split(step)])
+
+
+def _chain_rule(model, x, orders):
+    answers = model.conditional_log_prob(x[:, None], nested_masks(orders)[:, None])  # [Q, N, t, D]
+    next_token = orders[:, None, :, None].expand(*answers.shape[:-1], 1)  # at step t only token M(t) is asked for
+    return answers.gather(-1, next_token).squeeze(-1)
+
+
+def order_spread(model, x, *, num_orders, generator):
+    """Standard deviation of the chain rule's sum over random orders, nats a row [N].
+
+    Zero, to rounding, for conditionals of one joint distribution; above zero it measures how far they disagree.
+    Raises ValueError: num_orders below 2.
+    """
+    check_count(num_orders, "num_orders", at_least=2)
+    orders = random_orders(model.num_tokens, num_orders, generator=generator)
+    return chain_rule(model, x, orders).sum(-1).std(0)
+
+
+def _row_scores(model, x, sizes, num_masks, share_masks, generator):
+    """Each row's own score, nats a token [s, P, N], under P fresh masks for each of the sizes [s]."""
+    drawn = sizes[:, None].expand(-1, num_masks)
+    if share_masks:
+        shared = random_masks(model.num_tokens, drawn, generator=generator)[:, :, None]  # [s, P, 1, D]
+    scores = []
+    for rows in x.split(max(1, MOST_ELEMENTS // (drawn.numel() * model.num_tokens))):
+        observed = shared if share_masks else random_masks(
+            model.num_tokens, drawn[..., None].expand(-1, -1, len(rows)), generator=generator)
+        observed = observed.to(x.device)
+        scores.append(model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1))
+    return torch.cat(scores, -1)
+
+
+def _mask_variance(score, num_masks, *, shared):
+    """Variance of the mean score over the draw of the masks [s]; score [s, P] or [s, P, N]; NaN for P = 1."""
+    if num_masks == 1:
+        return score.new_full((len(score),), math.nan)
+    if shared:
+        return (score if score.ndim == 2 else score.mean(-1)).var(1) / num_masks
+    return score.var(1).mean(-1) / (num_masks * score.shape[-1])
+
+
+def _numpy(parts):
+    return torch.cat(parts).double().cpu().numpy()
