@@ -21,11 +21,11 @@ class BernoulliMixture:
             raise ValueError(f"weights [C] and probs [C, D] do not fit: {tuple(weights.shape)}, {tuple(probs.shape)}")
         check_finite(weights, what="weights")
         check_finite(probs, what="probs")
-        if not (weights >= 0).all() or abs(float(weights.sum()) - 1) > 1e-5:
-            raise ValueError(f"weights must be at least 0 and sum to 1, they sum to {float(weights.sum()):.6g}, "
-                             f"the least is {float(weights.min()):.3g}")
+        if not (weights >= 0).all() or abs(float(weights.detach().sum()) - 1) > 1e-5:
+            raise ValueError(f"weights must be at least 0 and sum to 1, they sum to {weights.detach().sum():.6g}, "
+                             f"the least is {weights.detach().min():.3g}")
         if probs.min() < 0 or probs.max() > 1:
-            raise ValueError(f"probs must lie in [0, 1], got {float(probs.min()):.3g} to {float(probs.max()):.3g}")
+            raise ValueError(f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}")
         self.weights, self.probs = weights, probs
         self.num_tokens = probs.shape[1]
 
