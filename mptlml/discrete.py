@@ -26,7 +26,7 @@ class BernoulliMixture:
                              f"the least is {weights.detach().min():.3g}")
         if probs.min() < 0 or probs.max() > 1:
             raise ValueError(f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}")
-        self.weights, self.probs = weights, probs
+        self.weights, self.probs = weights / weights.sum(), probs  # exactly normalised, also after a change of dtype
         self.num_tokens = probs.shape[1]
 
     @classmethod

@@ -112,13 +112,12 @@ class PPCA:
         if observed is None:
             observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
         seen, root = self._prepare(x, observed)
-        projected = (seen @ self.weight)[..., None]  # W_R^T (x_R - mu_R), [..., K, 1]
-        half = torch.linalg.solve_triangular(root, projected, upper=False).squeeze(-1)
-        squared = (seen.square().sum(-1) - half.square().sum(-1)) / self.noise_variance
+        projected = seen @ self.weight  # W_R^T (x_R - mu_R), [..., K]
+        squared = seen.square().sum(-1) - (projected * _rows_times(projected, torch.cholesky_inverse(root))).sum(-1)
         count = observed.sum(-1).to(self.weight.dtype)
         log_det = (count - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal(
             dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (count * LOG_2PI + log_det + squared)
+        return -0.5 * (count * LOG_2PI + log_det + squared / self.noise_variance)
 
     def conditional_moments(self, x, observed):
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
@@ -126,10 +125,11 @@ class PPCA:
         At observed tokens: the token itself, and 0.
         """
         seen, root = self._prepare(x, observed)
-        gain = self._gain(root)
-        latent = (seen @ self.weight)[..., None, :]  # [..., 1, K]
-        mean = self.mean + (latent @ gain).squeeze(-2)
-        variance = self._variance(gain)
+        inverse = torch.cholesky_inverse(root)
+        latent = _rows_times(seen @ self.weight, inverse)  # the posterior mean of z, [..., K]
+        mean = self.mean + latent @ self.weight.T
+        # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
+        variance = self.noise_variance * (1 + inverse.flatten(-2) @ self._outer().T)
         mean, observed_, x_ = torch.broadcast_tensors(mean, observed, x)
         return torch.where(observed_, x_, mean), torch.where(observed, 0.0, variance)
 
@@ -163,7 +163,7 @@ class PPCA:
         gain = self._gain(self._root(observed))  # A^-1 W^T [P, K, D]
         latent_second = cross @ seen.mT  # W_R^T C_RR W_R [P, K, K]
         squared = moment.diagonal() + offset.square() + (gain * (latent_second @ gain - 2 * cross)).sum(-2)
-        variance = self._variance(gain)
+        variance = self.noise_variance * (1 + (gain * self.weight.T).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
     def mean_log_prob(self, data):
@@ -185,8 +185,7 @@ class PPCA:
 
     def _root(self, observed):
         """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]."""
-        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T [D, K K]
-        gram = (observed.to(self.weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
+        gram = (observed.to(self.weight.dtype) @ self._outer()).unflatten(-1, (self.num_latents, self.num_latents))
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self.noise_variance * eye)
         if failed.any():
@@ -194,10 +193,15 @@ class PPCA:
                              f"{int((failed > 0).sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small")
         return root
 
+    def _outer(self):
+        """w_j w_j^T for each token [D, K K]."""
+        return (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)
+
     def _gain(self, root):
         """A^-1 W^T for each mask [..., K, D]."""
         return torch.cholesky_inverse(root) @ self.weight.T
 
-    def _variance(self, gain):
-        """v_j = sigma^2 (1 + w_j^T A^-1 w_j) for each mask [..., D]."""
-        return self.noise_variance * (1 + (gain * self.weight.T).sum(-2))
+
+def _rows_times(rows, matrices):
+    """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, it never copies a matrix that many rows share."""
+    return torch.einsum("...k,...kl->...l", rows, matrices)

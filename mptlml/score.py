@@ -17,7 +17,7 @@ from tqdm import tqdm
 from .checks import check_count, check_rows, check_sizes
 from .masks import all_masks, nested_masks, random_masks, random_orders
 
-MOST_ELEMENTS = 2**22  # rows x masks x tokens answered at once: 32 MB of float64
+MOST_ELEMENTS = 2**20  # rows x masks x tokens answered at once: 8 MB of float64
 
 
 class ConditionalModel(Protocol):
@@ -237,15 +237,21 @@ def order_spread(model, x, *, num_orders, generator):
 def _row_scores(model, x, sizes, num_masks, share_masks, generator):
     """Each row's own score, nats a token [s, P, N], under P fresh masks for each of the sizes [s]."""
     drawn = sizes[:, None].expand(-1, num_masks)
-    if share_masks:
-        shared = random_masks(model.num_tokens, drawn, generator=generator)[:, :, None]  # [s, P, 1, D]
+    if share_masks:  # all rows at a time, so that a mask's own work is done once
+        masks = random_masks(model.num_tokens, drawn.flatten(), generator=generator).to(x.device)[:, None]
+        blocks = masks.split(max(1, MOST_ELEMENTS // x.numel()))
+        return torch.cat([_answer(model, x, observed) for observed in blocks]).unflatten(0, drawn.shape)
     scores = []
     for rows in x.split(max(1, MOST_ELEMENTS // (drawn.numel() * model.num_tokens))):
-        observed = shared if share_masks else random_masks(
-            model.num_tokens, drawn[..., None].expand(-1, -1, len(rows)), generator=generator)
-        observed = observed.to(x.device)
-        scores.append(model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1))
+        own = drawn[..., None].expand(-1, -1, len(rows))
+        observed = random_masks(model.num_tokens, own, generator=generator).to(x.device)  # [s, P, n, D]
+        scores.append(_answer(model, rows, observed))
     return torch.cat(scores, -1)
+
+
+def _answer(model, rows, observed):
+    """(1/m) sum_{j in M} log p(x_j | x_R), nats a token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
+    return model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1)
 
 
 def _mask_variance(score, num_masks, *, shared):
