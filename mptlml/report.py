@@ -55,11 +55,18 @@ def claims():
 
 def glue(name, value):
     """Keep a number or a string under `name`, for {glue:text} on any page. Tensors and numpy scalars become floats."""
-    if hasattr(value, "item"):
-        value = value.item()
-    mime = "application/papermill.record/text/plain"
-    record = {"scrapbook": {"name": name, "mime_prefix": "application/papermill.record/"}}
-    display({mime: repr(value)}, raw=True, metadata=record)
+    _keep(name, "text/plain", repr(value.item() if hasattr(value, "item") else value))
+
+
+def glue_figure(name, figure, alt):
+    """Keep a figure under `name`, for {glue:any} on another page; `alt` says what it shows. The figure is closed."""
+    _keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{_svg(figure)}</div>')
+
+
+def _keep(name, mime, content):
+    """The output that the book's builder, papermill and scrapbook all read as a named value; it shows nothing itself."""
+    prefix = "application/papermill.record/"
+    display({prefix + mime: content}, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}})
 
 
 def start(chapter):
