@@ -1,0 +1,61 @@
+"""Build the pages from executed chapters, from scratch, and only when something changed.
+
+    python book/_ext/book_build.py          (what `make book` runs after executing the chapters)
+
+Warnings are errors. A build over the remains of an older one can leave numbers glued from other pages stale, and can
+pass after one that failed; so the pages are always built anew (the chapters come from the cache, it takes seconds).
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from book_digest import ROOT, cache_path
+from book_execute import chapters, executed_chapter, quiet_environment
+
+
+def fingerprint(root: Path = ROOT) -> str:
+    """A digest of all that the pages are made from, the outputs of the chapters included."""
+    files = [root / "_config.yml", root / "_toc.yml", *chapters(root)]
+    files += [path for path in sorted((root / "book").rglob("*")) if "__pycache__" not in path.parts]
+    files += sorted((cache_path(root) / "executed").rglob("*.ipynb"))
+    state = hashlib.sha256(cache_path(root).name.encode())
+    for path in files:
+        if path.is_file():
+            state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def build(root: Path = ROOT) -> int:
+    """0 when the book is built, or was already."""
+    out = root / "_build"
+    stamp, index = out / ".book-fingerprint", out / "html" / "index.html"
+    today = fingerprint(root)
+    if stamp.is_file() and stamp.read_text() == today and index.is_file():
+        print(f"nothing has changed since the last build: {index.relative_to(root)}")
+        return 0
+    for path in chapters(root):
+        if executed_chapter(path, root) is None:
+            print(f"{path.stem} is not executed yet (make execute): it runs within the build", flush=True)
+    stamp.unlink(missing_ok=True)
+    for name in ("html", ".doctrees", "jupyter_execute"):
+        shutil.rmtree(out / name, ignore_errors=True)
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "--keep-going", str(root)]
+    status = subprocess.run(command, cwd=root, env=quiet_environment(root), check=False).returncode
+    if status == 0:
+        stamp.write_text(today)
+    return status
+
+
+def main() -> int:
+    (ROOT / "_build").mkdir(exist_ok=True)
+    with (ROOT / "_build" / ".lock").open("w") as lock:  # two builds at once would delete each other's pages
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
