@@ -60,15 +60,15 @@ class ScoreCurve:
     """S(x; m) at some mask sizes, averaged over masks and rows.
 
     sizes [S]; mean [S], nats a token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
-    where one mask a size was drawn); dof: degrees of freedom behind each variance; rows [S, N]: each row's own score,
-    or None where the model answered for the mean of all rows at once.
+    where one mask a size was drawn); dof [S]: degrees of freedom behind each variance; rows [S, N]: each row's own
+    score, or None where the model answered for the mean of all rows at once.
     """
 
     num_tokens: int
     sizes: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
-    dof: float
+    dof: np.ndarray
     rows: np.ndarray | None
     shared: bool
 
@@ -111,8 +111,7 @@ class ScoreCurve:
         if not self.shared:  # each row brought masks of its own: their noise is in the spread over rows already
             return Estimate(mean, math.sqrt(row_variance), count - 1)
         parts = np.append(by_mask, row_variance)
-        dofs = np.append(np.full(len(by_mask), self.dof), count - 1)
-        return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, dofs))
+        return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, np.append(self.dof, count - 1)))
 
     def truncated(self, size):
         """Sum of S(x; m) for m = 1..size, an Estimate in nats a row.
@@ -123,8 +122,8 @@ class ScoreCurve:
         size = int(check_sizes(size, self.num_tokens))
         if not np.array_equal(self.sizes[:size], np.arange(1, size + 1)):
             raise ValueError(f"the truncated sum to {size} needs every size 1..{size}, the curve has {self.sizes}")
-        variance = self.variance[:size]
-        return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, self.dof))
+        variance, dof = self.variance[:size], self.dof[:size]
+        return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
 
 
 def _pooled_dof(variances, dofs):
@@ -167,7 +166,7 @@ def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_row
     together = share_masks and not keep_rows and hasattr(model, "mean_conditional_log_prob")
     data = summarise(model, x) if together else x
     step = max(1, MOST_ELEMENTS // (num_masks * model.num_tokens * (1 if together else len(x))))
-    per_mask, per_row, variance = [], [], []
+    per_mask, per_row, noise = [], [], []
     with torch.no_grad():
         for part in tqdm(sizes.split(step), "curve", disable=None, delay=3, leave=False):
             if together:
@@ -176,11 +175,11 @@ def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_row
             else:
                 score = _row_scores(model, x, part, num_masks, share_masks, generator)  # [s, P, N]
                 per_row.append(score.mean(1))
-            variance.append(_mask_variance(score, num_masks, shared=share_masks))
+            noise.append(_mask_variance(score, shared=share_masks))
             per_mask.append(score.flatten(1).mean(1))
-    dof = (num_masks - 1) * (1 if share_masks else len(x))
+    variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
     rows = _numpy(per_row) if per_row else None
-    return ScoreCurve(model.num_tokens, sizes.numpy(), _numpy(per_mask), _numpy(variance), dof, rows, share_masks)
+    return ScoreCurve(model.num_tokens, sizes.numpy(), _numpy(per_mask), variance, dof, rows, share_masks)
 
 
 def exact_curve(model, x):
@@ -200,7 +199,8 @@ def exact_curve(model, x):
             total = sum(model.conditional_log_prob(x, part).sum((0, -1)) for part in observed.split(step))
             rows.append(total / (size * len(observed)))
     rows = torch.stack(rows).cpu().numpy()
-    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), np.zeros(len(sizes)), math.inf, rows, True)
+    none = np.zeros(len(sizes))
+    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
 
 
 def chain_rule(model, x, orders):
@@ -213,8 +213,9 @@ def chain_rule(model, x, orders):
     every = torch.arange(model.num_tokens, device=orders.device)
     if orders.ndim != 2 or orders.shape[1] != model.num_tokens or not (orders.sort(-1).values == every).all():
         raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
-    step = max(1, MOST_ELEMENTS // (x.numel() * model.num_tokens))
-    return torch.cat([_chain_rule(model, x, part) for part in orders.to(x.device).split(step)])
+    blocks = orders.to(x.device).split(max(1, MOST_ELEMENTS // (x.numel() * model.num_tokens)))
+    rows = x.split(max(1, MOST_ELEMENTS // model.num_tokens**2))
+    return torch.cat([torch.cat([_chain_rule(model, some, part) for some in rows], 1) for part in blocks])
 
 
 def _chain_rule(model, x, orders):
@@ -254,13 +255,22 @@ def _answer(model, rows, observed):
     return model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1)
 
 
-def _mask_variance(score, num_masks, *, shared):
-    """Variance of the mean score over the draw of the masks [s]; score [s, P] or [s, P, N]; NaN for P = 1."""
+def _mask_variance(score, *, shared):
+    """Variance of the mean score over the draw of the masks [s], and the degrees of freedom behind it [s].
+
+    score [s, P] or [s, P, N]. The variance is NaN for P = 1. Rows with masks of their own have errors of their own: a
+    few wide ones may carry most of the variance, and then few degrees of freedom stand behind it.
+    """
+    score, num_masks = score.double(), score.shape[1]
     if num_masks == 1:
-        return score.new_full((len(score),), math.nan)
+        return score.new_full((len(score),), math.nan), score.new_zeros(len(score))
     if shared:
-        return (score if score.ndim == 2 else score.mean(-1)).var(1) / num_masks
-    return score.var(1).mean(-1) / (num_masks * score.shape[-1])
+        variance = (score if score.ndim == 2 else score.mean(-1)).var(1) / num_masks
+        return variance, torch.full_like(variance, num_masks - 1)
+    by_row = score.var(1) / (num_masks * score.shape[-1] ** 2)  # [s, N]
+    variance = by_row.sum(-1)
+    dof = (num_masks - 1) * variance.square() / by_row.square().sum(-1)
+    return variance, torch.where(variance > 0, dof, math.inf)
 
 
 def _numpy(parts):
