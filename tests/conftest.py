@@ -1,0 +1,30 @@
+"""What every test here shares: one thread (the tensors are small), a seeded generator, and a watch on global state."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator():
+    """A torch.Generator with a fixed seed."""
+    return torch.Generator().manual_seed(1)
+
+
+def global_states():
+    """The states of the global random generators of torch, numpy and python, comparable with ==."""
+    kind, keys, *rest = np.random.get_state()
+    return torch.get_rng_state().tolist(), (kind, keys.tolist(), *rest), random.getstate()
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_untouched(monkeypatch):
+    """No test may see global randomness or the default dtype moved, nor the reader's own data folder."""
+    monkeypatch.delenv("MPTLML_DATA", raising=False)
+    before = global_states(), torch.get_default_dtype()
+    yield
+    assert (global_states(), torch.get_default_dtype()) == before, "global random state or default dtype moved"

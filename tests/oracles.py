@@ -1,0 +1,80 @@
+"""Answers worked out another way: enumeration, explicit loops, scipy and dense inverses; nothing of mptlml is used.
+
+Tokens are given by their indices (lists), rows are numpy vectors, a model is its mean and covariance, or its table.
+"""
+
+import itertools
+import math
+
+import numpy as np
+from scipy import stats
+
+
+def subsets(num_tokens, size):
+    """Every set of `size` tokens, as lists."""
+    return [list(chosen) for chosen in itertools.combinations(range(num_tokens), size)]
+
+
+def rest(num_tokens, masked):
+    """The tokens outside `masked`."""
+    return [token for token in range(num_tokens) if token not in set(masked)]
+
+
+def ppca_covariance(weight, noise_variance):
+    """S = W W^T + sigma^2 I (Eq. 6)."""
+    return weight @ weight.T + noise_variance * np.eye(len(weight))
+
+
+def gaussian_marginal(mean, covariance, row, tokens):
+    """log N(x_tokens) in nats by scipy; 0 for no tokens."""
+    if not tokens:
+        return 0.0
+    marginal = stats.multivariate_normal(mean[tokens], covariance[np.ix_(tokens, tokens)])
+    return float(marginal.logpdf(row[tokens]))
+
+
+def gaussian_conditional(mean, covariance, row, token, observed):
+    """log p(x_j | x_R) as a ratio of two joint densities by scipy: no conditioning formula at all."""
+    joint = gaussian_marginal(mean, covariance, row, [*observed, token])
+    return joint - gaussian_marginal(mean, covariance, row, observed)
+
+
+def schur(mean, covariance, row, masked):
+    """Mean and variance of the masked tokens by a dense inverse of S_RR: Eq. 7 with the minus sign."""
+    seen = rest(len(mean), masked)
+    inverse = np.linalg.inv(covariance[np.ix_(seen, seen)])
+    block = covariance[np.ix_(masked, seen)]
+    conditional = covariance[np.ix_(masked, masked)] - block @ inverse @ block.T
+    return mean[masked] + block @ inverse @ (row[seen] - mean[seen]), np.diag(conditional)
+
+
+def bernoulli_table(weights, probs):
+    """{outcome: probability} of a Bernoulli mixture over all 2^D outcomes."""
+    return {
+        outcome: sum(
+            weight * math.prod(p if bit else 1 - p for bit, p in zip(outcome, component, strict=True))
+            for weight, component in zip(weights, probs, strict=True)
+        )
+        for outcome in itertools.product((0, 1), repeat=len(probs[0]))
+    }
+
+
+def table_marginal(table, row, tokens):
+    """log p(x_tokens) in nats, summed from a table of outcomes."""
+    return math.log(sum(p for outcome, p in table.items() if all(outcome[t] == row[t] for t in tokens)))
+
+
+def table_conditional(table, row, token, observed):
+    """log p(x_j | x_R) in nats, from a table of outcomes."""
+    return table_marginal(table, row, [*observed, token]) - table_marginal(table, row, observed)
+
+
+def score(conditional, num_tokens, size):
+    """S(x; m) straight from Proposition 1: the mean over all masks of the mean over masked tokens.
+
+    conditional(j, R) -> log p(x_j | x_R).
+    """
+    masks = subsets(num_tokens, size)
+    return sum(
+        sum(conditional(token, rest(num_tokens, masked)) for token in masked) / size for masked in masks
+    ) / len(masks)

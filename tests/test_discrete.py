@@ -1,0 +1,121 @@
+"""BernoulliMixture against a table of all 2^D outcomes."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from scipy import stats
+
+from mptlml import BernoulliMixture, all_masks, exact_curve
+
+WEIGHTS = [0.5, 0.3, 0.2]
+PROBS = [[0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]]
+
+
+def a_mixture(weights=WEIGHTS, probs=PROBS):
+    """(model, table of all outcomes)."""
+    tensors = (torch.tensor(values, dtype=torch.float64) for values in (weights, probs))
+    return BernoulliMixture(*tensors), oracles.bernoulli_table(weights, probs)
+
+
+@pytest.mark.parametrize("probs", [PROBS, [[0.3], [0.9], [0.5]]], ids=["D=4", "D=1"])
+def test_log_prob_and_conditionals_are_the_tables(probs):
+    model, table = a_mixture(probs=probs)
+    num_tokens = len(probs[0])
+    x = torch.tensor(list(table), dtype=torch.float64)  # every outcome [2^D, D]
+    assert model.log_prob(x).exp().sum().item() == pytest.approx(1, abs=1e-14)
+    for row, answer in zip(x.int().tolist(), model.log_prob(x), strict=True):
+        assert answer.item() == pytest.approx(math.log(table[tuple(row)]), abs=1e-12)
+    for size in range(1, num_tokens + 1):
+        for observed in all_masks(num_tokens, size):
+            seen, masked = (part.nonzero().flatten().tolist() for part in (observed, ~observed))
+            conditionals, marginals = model.conditional_log_prob(x, observed), model.log_prob(x, observed)
+            for row, conditional, marginal in zip(x.int().tolist(), conditionals, marginals, strict=True):
+                assert marginal.item() == pytest.approx(oracles.table_marginal(table, row, seen), abs=1e-12)
+                for token in masked:
+                    expected = oracles.table_conditional(table, row, token, seen)
+                    assert conditional[token].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_exact_curve_is_proposition_1_by_loops():
+    model, table = a_mixture()
+    x = torch.tensor([[0, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=torch.float64)
+    curve = exact_curve(model, x)
+    for n, row in enumerate(x.int().tolist()):
+        expected = [
+            oracles.score(lambda j, seen, row=row: oracles.table_conditional(table, row, j, seen), 4, m)
+            for m in range(1, 5)
+        ]
+        np.testing.assert_allclose(curve.rows[:, n], expected, rtol=0, atol=1e-12)
+        assert sum(expected) == pytest.approx(math.log(table[tuple(row)]), abs=1e-12)
+
+
+def test_sure_tokens_are_allowed():
+    """Probabilities of exactly 0 and 1: an impossible row has log p = -inf, the others stay exact."""
+    weights, probs = [0.25, 0.75], [[1.0, 0.0, 0.5], [0.0, 0.0, 0.25]]
+    model, table = a_mixture(weights, probs)
+    x = torch.tensor(list(table), dtype=torch.float64)
+    expected = [math.log(p) if p else -math.inf for p in table.values()]
+    np.testing.assert_allclose(model.log_prob(x), expected, atol=1e-12)
+    observed = torch.tensor([True, False, False])  # the first token alone tells the component
+    answer = model.conditional_log_prob(torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64), observed)
+    np.testing.assert_allclose(answer, [0, 0, math.log(0.5)], atol=1e-12)
+
+
+def test_many_tokens_do_not_underflow(generator):
+    """784 pixels: p(x) is far below the least float64, log p(x) and the conditionals are not."""
+    probs = 0.02 + 0.01 * torch.rand(5, 784, generator=generator, dtype=torch.float64)
+    model = BernoulliMixture(torch.full((5,), 0.2, dtype=torch.float64), probs)
+    x = torch.ones(2, 784, dtype=torch.float64)
+    assert (model.log_prob(x) < -2500).all() and model.log_prob(x).isfinite().all()
+    observed = torch.arange(784) < 700
+    answer = model.conditional_log_prob(x, observed)
+    best = probs[:, :700].log().sum(-1).argmax()  # one component has nearly all the responsibility
+    assert answer.isfinite().all()
+    assert (answer[0, 700:].exp() - probs[best, 700:]).abs().max() < 0.01
+
+
+def test_samples_follow_the_table(generator):
+    model, table = a_mixture()
+    x = model.sample(20_000, generator=generator)
+    codes = (x @ torch.tensor([8.0, 4, 2, 1], dtype=torch.float64)).long()
+    expected = 20_000 * np.array(list(table.values()))
+    assert stats.chisquare(torch.bincount(codes, minlength=16), expected).pvalue > 0.01
+
+
+def test_em_never_falls_and_finds_a_stationary_point(generator):
+    """With smoothing = 0 each step is one of expectation maximisation: the log-likelihood rises, its gradient ends."""
+    truth, _ = a_mixture()
+    x = truth.sample(300, generator=generator)
+    model, history = BernoulliMixture.fit(x, 2, num_steps=3000, tolerance=1e-15, smoothing=0.0, generator=generator)
+    steps = np.diff(history)
+    assert (steps > -1e-12).all() and history[-1] - history[0] > 0.005
+    assert history[-1] == pytest.approx(model.log_prob(x).mean().item(), abs=1e-12)
+    logits = model.weights.log().requires_grad_()
+    odds = torch.logit(model.probs.clamp(1e-9, 1 - 1e-9)).requires_grad_()
+    total = BernoulliMixture(logits.softmax(0), odds.sigmoid()).log_prob(x).mean()
+    for gradient in torch.autograd.grad(total, (logits, odds)):
+        assert gradient.abs().max() < 1e-5
+
+
+def test_one_component_is_fitted_at_once(generator):
+    """C = 1 has a closed form, the smoothed frequencies."""
+    x = a_mixture()[0].sample(50, generator=generator)
+    model, history = BernoulliMixture.fit(x, 1, smoothing=2.0, generator=generator)
+    torch.testing.assert_close(model.probs[0], (x.sum(0) + 1) / 52, rtol=0, atol=1e-14)
+    assert model.weights.tolist() == [1.0] and len(history) <= 3
+
+
+def test_smoothing_keeps_off_the_edges(generator):
+    x = torch.ones(20, 3, dtype=torch.float64)
+    model, _ = BernoulliMixture.fit(x, 2, generator=generator)
+    assert 0.9 < model.probs.min() and model.probs.max() < 1
+    plain, _ = BernoulliMixture.fit(x, 1, smoothing=0.0, generator=generator)
+    assert (plain.probs == 1).all()
+
+
+def test_fit_keeps_float32(generator):
+    model, _ = BernoulliMixture.fit(a_mixture()[0].sample(40, generator=generator).float(), 2, generator=generator)
+    assert model.probs.dtype == model.weights.dtype == torch.float32

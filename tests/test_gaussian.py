@@ -1,0 +1,218 @@
+"""PPCA against scipy, dense inverses, explicit loops, and scikit-learn."""
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from mptlml import PPCA, SecondMoment, all_masks, exact_curve, mean_score, random_masks, score_curve
+
+
+def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
+    """(model, mean, covariance): the same Gaussian for the package, and for an oracle."""
+    draw = np.random.default_rng(seed)
+    weight, mean = draw.normal(size=(num_tokens, num_latents)), draw.normal(size=num_tokens)
+    model = PPCA(torch.from_numpy(weight), noise_variance, torch.from_numpy(mean))
+    return model, mean, oracles.ppca_covariance(weight, noise_variance)
+
+
+SHAPES = [(1, 1), (2, 2), (4, 1), (6, 3)]
+
+
+@pytest.mark.parametrize(("num_tokens", "num_latents"), SHAPES)
+def test_log_prob_is_scipys(num_tokens, num_latents, generator):
+    model, mean, covariance = a_model(num_tokens, num_latents)
+    x = model.sample(5, generator=generator)
+    for size in range(1, num_tokens + 1):
+        for observed in ~all_masks(num_tokens, size):  # here: the sets of `size` observed tokens
+            tokens = observed.nonzero().flatten().tolist()
+            expected = [oracles.gaussian_marginal(mean, covariance, row, tokens) for row in x.numpy()]
+            np.testing.assert_allclose(model.log_prob(x, observed), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(model.log_prob(x), model.log_prob(x, torch.ones(num_tokens).bool()), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("num_tokens", "num_latents"), SHAPES)
+def test_conditionals_are_ratios_of_scipys_densities(num_tokens, num_latents, generator):
+    model, mean, covariance = a_model(num_tokens, num_latents)
+    x = model.sample(2, generator=generator)
+    for size in range(1, num_tokens + 1):
+        for masked in oracles.subsets(num_tokens, size):
+            seen = oracles.rest(num_tokens, masked)
+            observed = torch.tensor([token in seen for token in range(num_tokens)])
+            answer = model.conditional_log_prob(x, observed)
+            expected = [[oracles.gaussian_conditional(mean, covariance, row, token, seen) for token in masked]
+                        for row in x.numpy()]
+            np.testing.assert_allclose(answer[:, masked], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("noise_variance", [1e-4, 0.3, 100.0])
+def test_conditional_moments_are_the_schur_complement(noise_variance, generator):
+    """Eq. 7 with the minus sign, by a dense inverse of S_RR and a loop over all masks."""
+    model, mean, covariance = a_model(6, 3, noise_variance)
+    x = model.sample(3, generator=generator)
+    for size in range(1, 7):
+        for masked in oracles.subsets(6, size):
+            seen = oracles.rest(6, masked)
+            observed = torch.tensor([token in seen for token in range(6)])
+            means, variances = model.conditional_moments(x, observed)
+            for row, answer in zip(x.numpy(), means.numpy(), strict=True):
+                expected_mean, expected_variance = oracles.schur(mean, covariance, row, masked)
+                np.testing.assert_allclose(answer[masked], expected_mean, rtol=1e-9, atol=1e-9)
+                # the dense way subtracts numbers of order 1, so its small variances keep fewer digits than ours
+                np.testing.assert_allclose(variances[masked], expected_variance, rtol=1e-9, atol=1e-11)
+                np.testing.assert_array_equal(answer[seen], row[seen])
+            assert (variances[observed] == 0).all()
+
+
+def test_observing_more_never_widens(generator):
+    """The sign in Eq. 7: a conditional variance never exceeds the marginal one, nor falls below the noise."""
+    model, _, covariance = a_model(8, 3)
+    observed = random_masks(8, torch.randint(1, 9, (200,), generator=generator), generator=generator)
+    _, variance = model.conditional_moments(torch.zeros(8, dtype=torch.float64), observed)
+    marginal = torch.from_numpy(covariance).diagonal().expand(200, -1)
+    masked = ~observed
+    assert (variance[masked] <= marginal[masked] + 1e-12).all()
+    assert (variance[masked] >= model.noise_variance).all()
+
+
+def test_exact_curve_is_proposition_1_by_loops(generator):
+    model, mean, covariance = a_model(5, 2)
+    x = model.sample(3, generator=generator)
+    curve = exact_curve(model, x)
+    for n, row in enumerate(x.numpy()):
+        expected = [
+            oracles.score(lambda j, seen, row=row: oracles.gaussian_conditional(mean, covariance, row, j, seen), 5, m)
+            for m in range(1, 6)
+        ]
+        np.testing.assert_allclose(curve.rows[:, n], expected, rtol=0, atol=1e-11)
+        assert sum(expected) == pytest.approx(oracles.gaussian_marginal(mean, covariance, row, list(range(5))))
+    np.testing.assert_allclose(curve.mean, curve.rows.mean(1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_rows", "num_tokens"), [(1, 7), (3, 8), (4, 8), (5, 8), (50, 8)])
+def test_the_mean_over_rows_needs_only_second_moments(num_rows, num_tokens, generator):
+    """Both ways to hold the covariance (N < D/2: its root; else the matrix) give the plain mean over rows."""
+    model, _, _ = a_model(num_tokens, 3)
+    x = 2 + model.sample(num_rows, generator=generator)
+    observed = random_masks(num_tokens, torch.randint(1, num_tokens + 1, (40,), generator=generator),
+                            generator=generator)
+    moment = SecondMoment.of(x)
+    assert (moment.root is not None) == (2 * num_rows < num_tokens)
+    plain = model.conditional_log_prob(x, observed[:, None]).mean(1)
+    for data in (x, moment, model.summarise(x)):
+        torch.testing.assert_close(model.mean_conditional_log_prob(data, observed), plain, rtol=0, atol=1e-11)
+        torch.testing.assert_close(model.mean_log_prob(data), model.log_prob(x).mean(), rtol=0, atol=1e-11)
+    covariance = np.cov(x.numpy(), rowvar=False, bias=True).reshape(num_tokens, num_tokens)  # divisor N
+    np.testing.assert_allclose(moment.diagonal(), covariance.diagonal(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(moment.times(torch.eye(num_tokens).double()), covariance, rtol=0, atol=1e-12)
+
+
+def test_expectations_over_a_population(generator):
+    """Under the model itself E[log p(x_j | x_R)] = -(log 2 pi e v_j) / 2, and E[log p(x)] is minus the entropy."""
+    model, mean, covariance = a_model(6, 2)
+    population = SecondMoment(torch.from_numpy(mean), covariance=torch.from_numpy(covariance))
+    observed = random_masks(6, torch.randint(1, 7, (30,), generator=generator), generator=generator)
+    _, variance = model.conditional_moments(torch.zeros(6, dtype=torch.float64), observed)
+    entropy = torch.where(observed, 0.0, 0.5 * (2 * np.pi * np.e * torch.where(observed, 1.0, variance)).log())
+    torch.testing.assert_close(model.mean_conditional_log_prob(population, observed), -entropy, rtol=0, atol=1e-12)
+    _, log_det = np.linalg.slogdet(2 * np.pi * np.e * covariance)
+    assert model.mean_log_prob(population).item() == pytest.approx(-0.5 * log_det, abs=1e-12)
+
+
+def test_blocks_of_masks_change_nothing(generator, monkeypatch):
+    model, _, _ = a_model(8, 3)
+    x = model.sample(10, generator=generator)
+    observed = random_masks(8, torch.full((33,), 4), generator=generator)
+    whole = model.mean_conditional_log_prob(x, observed)
+    monkeypatch.setattr("mptlml.gaussian.BLOCK", 5 * 8 * 3)
+    torch.testing.assert_close(model.mean_conditional_log_prob(x, observed), whole, rtol=0, atol=1e-13)
+
+
+def test_cost_a_mask_does_not_grow_with_rows(generator, monkeypatch):
+    """A curve of shared masks asks the model about rows once, to summarise them, and never again."""
+    model, _, _ = a_model(8, 3)
+    monkeypatch.setattr(PPCA, "conditional_log_prob", None)
+    curve = score_curve(model, model.sample(50, generator=generator), num_masks=3, generator=generator)
+    assert np.isfinite(curve.mean).all() and curve.rows is None
+
+
+@pytest.mark.parametrize(("num_rows", "num_tokens", "num_latents"), [(40, 6, 2), (200, 12, 11), (9, 15, 3)])
+def test_fit_is_scikit_learns(num_rows, num_tokens, num_latents, generator):
+    """Same principal axes and noise, once its divisor n - 1 is turned into the maximum-likelihood n."""
+    x = a_model(num_tokens, min(num_tokens, 4))[0].sample(num_rows, generator=generator)
+    model = PPCA.fit(x, num_latents)
+    reference = PCA(num_latents, svd_solver="full").fit(x.numpy())
+    # With N <= D scikit-learn's noise is a mean over the N - K directions that rows can span, not over D - K.
+    divisor = (num_rows - 1) / num_rows * min(1, (min(num_rows, num_tokens) - num_latents) / (num_tokens - num_latents))
+    assert model.noise_variance.item() == pytest.approx(reference.noise_variance_ * divisor)
+    np.testing.assert_allclose(model.mean, reference.mean_, atol=1e-12)
+    signal = reference.components_.T * (reference.explained_variance_ * (num_rows - 1) / num_rows)
+    expected = signal @ reference.components_
+    gram = (model.weight @ model.weight.T).numpy()
+    axes = reference.components_.T @ reference.components_
+    np.testing.assert_allclose(gram + model.noise_variance.item() * axes, expected, rtol=0, atol=1e-10)
+
+
+def test_log_prob_is_scikit_learns_score(generator):
+    """PCA.score is the mean LML a row of the model whose covariance has the divisor n - 1: n / (n - 1) times ours."""
+    x = a_model(7, 3)[0].sample(30, generator=generator)
+    model = PPCA.fit(x, 2)
+    reference = PCA(2, svd_solver="full").fit(x.numpy())
+    scale = 30 / 29
+    same = PPCA(model.weight * scale**0.5, model.noise_variance * scale, model.mean)
+    assert same.log_prob(x).mean().item() == pytest.approx(reference.score(x.numpy()), abs=1e-11)
+    np.testing.assert_allclose(same.log_prob(x), reference.score_samples(x.numpy()), rtol=0, atol=1e-11)
+    assert model.log_prob(x).mean() > same.log_prob(x).mean()  # the divisor N is the likelihood's
+
+
+def test_fit_is_a_maximum(generator):
+    """The log-likelihood's gradient vanishes at the fit, and other models are no better."""
+    x = a_model(6, 3)[0].sample(80, generator=generator)
+    fitted = PPCA.fit(x, 2)
+    leaves = [value.clone().requires_grad_() for value in (fitted.weight, fitted.noise_variance, fitted.mean)]
+    best = PPCA(*leaves).log_prob(x).mean()
+    for gradient in torch.autograd.grad(best, leaves):
+        assert gradient.abs().max() < 1e-12
+    for _ in range(20):
+        moved = [value.detach() * (1 + 0.05 * torch.randn(value.shape, generator=generator)) for value in leaves]
+        assert PPCA(*moved).log_prob(x).mean() < best
+
+
+def test_fit_keeps_float32(generator):
+    model = PPCA.fit(a_model(6, 3)[0].sample(80, generator=generator).float(), 2)
+    assert {model.weight.dtype, model.noise_variance.dtype, model.mean.dtype} == {torch.float32}
+
+
+def test_samples_have_the_models_moments(generator):
+    model, mean, covariance = a_model(4, 2)
+    x = model.sample(200_000, generator=generator).numpy()
+    spread = np.sqrt(np.outer(covariance.diagonal(), covariance.diagonal()) * 2 / len(x))
+    assert (abs(x.mean(0) - mean) < 4 * np.sqrt(covariance.diagonal() / len(x))).all()
+    assert (abs(np.cov(x, rowvar=False) - covariance) < 4 * spread).all()
+
+
+def test_no_mean_is_a_mean_of_zero(generator):
+    weight = torch.randn(5, 2, generator=generator, dtype=torch.float64)
+    x = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    explicit = PPCA(weight, 0.2, torch.zeros(5, dtype=torch.float64))
+    assert torch.equal(PPCA(weight, 0.2).log_prob(x), explicit.log_prob(x))
+
+
+def test_a_rotated_latent_space_is_the_same_model(generator):
+    """W Q for an orthogonal Q: nothing observable changes, neither the curve nor the LML."""
+    model, _, _ = a_model(5, 3)
+    rotation, _ = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))
+    turned = PPCA(model.weight @ rotation, model.noise_variance, model.mean)
+    x = model.sample(4, generator=generator)
+    np.testing.assert_allclose(exact_curve(turned, x).rows, exact_curve(model, x).rows, rtol=0, atol=1e-11)
+
+
+def test_a_covariance_lost_to_rounding_is_a_named_error():
+    """float32 cannot hold sigma^2 = 1e-12 beside W^T W of order 1: no silent jitter."""
+    model = PPCA(torch.ones(4, 2), 1e-12)
+    with pytest.raises(ValueError, match=r"not positive definite in torch.float32 for 1 masks: sigma\^2 = 1e-12"):
+        model.log_prob(torch.zeros(4))
+    observed = torch.tensor([[True, True, True, False]])
+    with pytest.raises(ValueError, match="not positive definite"):
+        mean_score(model, torch.zeros(2, 4), observed)
