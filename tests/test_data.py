@@ -162,13 +162,3 @@ def test_a_named_folder_without_data_is_an_error(lacking, tmp_path, monkeypatch,
     with pytest.raises(ValueError, match="holds no MNIST: expected four idx files in") as error:
         data.load_images("mnist")
     assert str(tmp_path / "MNIST" / "raw") in str(error.value) and not no_network
-
-
-def test_scripts_rows_are_the_scripts():
-    """Rank one noise of standard deviation 1 / beta: x - Z W^T is one number a row, in the scripts' order of draws."""
-    x, weight, noise_variance = data.scripts_rows(6, 4, 2, seed=1991)
-    source = torch.Generator().manual_seed(1991)
-    drawn = [torch.randn(shape, generator=source) for shape in ((4, 2), (6, 2), (6, 1))]
-    np.testing.assert_array_equal(weight, drawn[0].double())
-    np.testing.assert_allclose(x, drawn[1] @ drawn[0].T + 0.2 * drawn[2], rtol=0, atol=1e-6)  # drawn in float32
-    assert noise_variance == 0.2 and x.dtype == weight.dtype == torch.float64
