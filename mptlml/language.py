@@ -4,6 +4,8 @@ The hidden state is a topic and a phase of the sentence. The phase goes round ar
 and connectives are the same in every topic, nouns and verbs give it away.
 """
 
+from pathlib import Path
+
 import torch
 
 from . import objectives
@@ -19,6 +21,8 @@ WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v i
 STAY = 0.97  # a topic lasts about 30 words
 ADVANCE, HOLD = 0.85, 0.10  # a phase moves on, or is held; otherwise it jumps anywhere
 NOISE = 0.02  # share of words drawn from the whole vocabulary
+
+RESULTS = Path(__file__).parent.parent / "book" / "data" / "known_language.csv"  # of benchmarks/known_language.py
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 
