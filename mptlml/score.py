@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 from tqdm import tqdm
 
-from .checks import check_count, check_rows, check_sizes
+from .checks import check_count, check_masks, check_rows, check_sizes
 from .masks import all_masks, nested_masks, random_masks, random_orders
 
 MOST_ELEMENTS = 2**20  # rows x masks x tokens answered at once: 8 MB of float64
@@ -143,8 +143,11 @@ def mean_score(model, data, observed):
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats a token [P], one for each mask. Differentiable.
 
     data: rows [N, D] or `summarise(model, rows)`; observed [P, D] shared by all rows, or [P, N, D] with a mask a row.
+    Raises ValueError: rows or masks out of range, a mask that masks nothing among them.
     """
-    size = (~observed).sum(-1)
+    if torch.is_tensor(data):
+        check_rows(data, model.num_tokens)
+    size = check_masks(observed, model.num_tokens)
     if observed.ndim == 2 and hasattr(model, "mean_conditional_log_prob"):
         return model.mean_conditional_log_prob(data, observed).sum(-1) / size
     if observed.ndim == 2:
@@ -161,7 +164,7 @@ def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_row
     has no standard error (NaN) for fixed rows. Raises ValueError: rows, sizes or num_masks out of range.
     """
     check_rows(x, model.num_tokens)
-    check_count(num_masks, "num_masks")
+    num_masks = check_count(num_masks, "num_masks")
     sizes = torch.arange(1, model.num_tokens + 1) if sizes is None else check_sizes(sizes, model.num_tokens).unique()
     together = share_masks and not keep_rows and hasattr(model, "mean_conditional_log_prob")
     data = summarise(model, x) if together else x
