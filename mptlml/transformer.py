@@ -58,7 +58,7 @@ class MaskedTransformer(nn.Module):
         flat_ids, flat_seen = ids.reshape(-1, self.num_tokens), seen.reshape(-1, self.num_tokens)
         block = len(flat_ids) if torch.is_grad_enabled() else BLOCK
         parts = [read(self(*part), part[0]) for part in zip(flat_ids.split(block), flat_seen.split(block), strict=True)]
-        return torch.cat(parts).unflatten(0, ids.shape[:-1])
+        return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
 
     def forward(self, ids, seen):
         """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
