@@ -4,6 +4,7 @@ The hidden state is a topic and a phase of the sentence. The phase goes round ar
 and connectives are the same in every topic, nouns and verbs give it away.
 """
 
+import textwrap
 from pathlib import Path
 
 import torch
@@ -51,6 +52,11 @@ def language(num_tokens=32):
             emission[state, WORDS.index(word)] += (1 - NOISE) * weight
     return HiddenMarkovModel(torch.full((12,), 1 / 12, dtype=torch.float64), torch.kron(topic, phase), emission,
                              num_tokens)
+
+
+def sentence(row, width=80):
+    """The words of a row [D], in lines of at most `width` characters."""
+    return textwrap.fill(" ".join(WORDS[int(token)] for token in row), width)
 
 
 def pretrain(scheme, *, seed, num_steps=NUM_STEPS, track=None, track_every=100, **shape):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mptlml import HiddenMarkovModel, objectives
-from mptlml.language import BATCH, SCHEMES, pretrain
+from mptlml.language import BATCH, SCHEMES, WORDS, pretrain, sentence
 
 
 class Asked:
@@ -101,3 +101,8 @@ def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):
 def test_unknown_schemes_are_refused():
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         pretrain("curriculum", seed=0)
+
+
+def test_sentences_are_wrapped_words():
+    assert sentence(torch.tensor([0.0, 3.0, 12.0])) == f"{WORDS[0]} {WORDS[3]} {WORDS[12]}" == "the boat drifts"
+    assert sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"
