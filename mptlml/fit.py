@@ -20,13 +20,14 @@ class History:
 
 
 def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track=None, track_every=1, decay=False,
-        name="fit"):
+        warm_up=0, name="fit"):
     """Maximise `objective()` over `parameters` with Adam (the paper's optimiser); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats a row. track: {name: function}, called without
     gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay: let the learning rate fall to
-    zero along a half cosine. Shows a progress bar in a terminal. Raises ValueError: counts below 1, a learning rate
-    that is not positive, nothing to train; FloatingPointError when the objective stops being finite.
+    zero along a half cosine. warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in
+    a terminal. Raises ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to
+    train; FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
@@ -34,7 +35,9 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
     optimiser = torch.optim.Adam(parameters, lr=learning_rate, maximize=True)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_steps) if decay else None
+    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_steps)] if decay else []
+    if check_count(warm_up, "warm_up", at_least=0):
+        schedules.append(torch.optim.lr_scheduler.LinearLR(optimiser, 1 / warm_up, total_iters=warm_up))
     history = History(tracked={key: [] for key in track or {}})
 
     def note(step):
@@ -54,7 +57,7 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
             raise FloatingPointError(f"{name}: the objective is {history.objective[-1]} at step {step}")
         value.backward()
         optimiser.step()
-        if schedule:
+        for schedule in schedules:
             schedule.step()
     note(num_steps)
     return history

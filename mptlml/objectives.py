@@ -8,7 +8,7 @@ to train on the same rows many times; masks are then shared). Raise ValueError: 
 import torch
 
 from .checks import check_count, check_rate, check_sizes
-from .masks import random_masks
+from .masks import random_masks, random_orders
 from .score import mean_score
 
 
@@ -30,6 +30,36 @@ def uniform_size(model, data, *, num_masks=1, share_masks=True, generator):
         shape += (_num_rows(data),)
     sizes = torch.randint(1, model.num_tokens + 1, shape, generator=generator, device=generator.device)
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
+
+
+def stratified_size(model, data, *, generator):
+    """D S(x; m) with the sizes of the N rows spread evenly over 1..D: the same mean as `uniform_size`, less noise.
+
+    Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform on [0, 1);
+    with N a multiple of D, every size is met equally often.
+    """
+    num_rows = _num_rows(data)
+    draw = dict(generator=generator, dtype=torch.float64, device=generator.device)
+    place = (random_orders(num_rows, 1, generator=generator)[0] + torch.rand(num_rows, **draw)) / num_rows
+    sizes = 1 + (place * model.num_tokens).long().clamp_max(model.num_tokens - 1)
+    return _score(model, data, sizes[None], True, generator).mean() * model.num_tokens
+
+
+def eighty_ten_ten(model, data, size, *, generator):
+    """D times the mean score of `size` chosen tokens as BERT is trained: 80% masked, 10% another word, 10% left as is.
+
+    The model must also answer for tokens that it sees (`vocabulary_log_prob`), since it is not told which of them are
+    to be predicted. Each row of `data` [N, D] draws its own tokens.
+    """
+    sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
+    chosen = ~random_masks(model.num_tokens, sizes, generator=generator)
+    draw = dict(generator=generator, device=generator.device)
+    fate = torch.rand(data.shape, **draw)
+    word = torch.randint(model.vocab_size, data.shape, **draw).to(data.dtype)
+    shown = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), word, data)
+    answer = model.vocabulary_log_prob(shown, ~chosen | (fate >= 0.8))
+    answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
+    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
 def every_size(model, data, *, num_masks=1, share_masks=True, generator):

@@ -13,6 +13,7 @@ from conftest import global_states
 from mptlml import (
     PPCA,
     BernoulliMixture,
+    HiddenMarkovModel,
     all_masks,
     all_orders,
     chain_rule,
@@ -65,6 +66,12 @@ def _mixture(num_tokens, num_components):
                 ((num_components,), (num_components, num_tokens)), num_tokens, values=(0.0, 1.0))
 
 
+def _hmm(num_tokens, num_states, vocab_size):
+    return Case(lambda *logits: HiddenMarkovModel(*(logit.softmax(-1) for logit in logits), num_tokens),
+                ((num_states,), (num_states, num_states), (num_states, vocab_size)), num_tokens,
+                values=tuple(map(float, range(vocab_size))))
+
+
 MODELS = {
     "PPCA D=1 K=1": _ppca(1, 1),
     "PPCA D=2 K=2": _ppca(2, 2),
@@ -74,6 +81,9 @@ MODELS = {
     "BernoulliMixture D=4 C=1": _mixture(4, 1),
     "BernoulliMixture D=5 C=3": _mixture(5, 3),
     "BernoulliMixture D=8 C=4": _mixture(8, 4),
+    "HiddenMarkovModel D=1 H=2 V=2": _hmm(1, 2, 2),
+    "HiddenMarkovModel D=5 H=3 V=3": _hmm(5, 3, 3),
+    "HiddenMarkovModel D=8 H=2 V=4": _hmm(8, 2, 4),
 }
 
 

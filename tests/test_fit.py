@@ -89,3 +89,18 @@ def test_a_bar_for_terminals_only(stream, monkeypatch):
         assert "climbing" in shown and "/20" in shown
     else:
         assert shown == ""
+
+
+def test_warm_up_lets_the_learning_rate_rise_in_a_straight_line():
+    """Adam's step for a constant gradient is the learning rate itself, so the path shows the schedule."""
+    value, path = torch.zeros((), dtype=torch.float64, requires_grad=True), []
+
+    def objective():
+        path.append(value.item())
+        return value * 1.0
+
+    fit(objective, [value], num_steps=8, learning_rate=0.4, warm_up=4)
+    steps = [after - before for before, after in zip(path, path[1:], strict=False)]
+    assert steps == pytest.approx([0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4], rel=1e-6)
+    with pytest.raises(ValueError, match="warm_up must be a whole number of at least 0"):
+        fit(objective, [value], num_steps=8, warm_up=-1)

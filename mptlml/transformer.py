@@ -1,0 +1,131 @@
+"""A small masked language model: a pre-norm transformer encoder that sees how far apart two tokens are, no more.
+
+It answers log p(x_j | x_R) in one forward pass, each masked token on its own, so it meets the protocol of every model
+here. Nothing makes its answers the conditionals of one joint distribution.
+"""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu, layer_norm
+from torch.nn.utils import skip_init
+
+from .checks import check_count, check_shapes
+from .discrete import check_vocabulary
+
+BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
+
+
+class MaskedTransformer(nn.Module):
+    """Tokens 0.0, 1.0, ..., V - 1 in rows of D; float32. The weights are drawn from `generator`.
+
+    Pre-norm layers; in place of positions, a learned bias for each head and distance, which starts with the heads
+    looking one token back, one ahead, two back, two ahead and so on: learning to look nearby is what takes a small
+    network longest. Raises ValueError: a count below 1, or a width that the heads do not divide.
+    """
+
+    def __init__(self, num_tokens, vocab_size, *, width=48, num_layers=3, num_heads=4, generator):
+        for name, count in dict(num_tokens=num_tokens, vocab_size=vocab_size, width=width, num_layers=num_layers,
+                                num_heads=num_heads).items():
+            check_count(count, name)
+        if width % num_heads:
+            raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
+        super().__init__()
+        self.num_tokens, self.vocab_size = num_tokens, vocab_size
+        self.embedding = skip_init(nn.Embedding, vocab_size + 1, width)  # the last one stands for a masked token
+        nn.init.normal_(self.embedding.weight, generator=generator)
+        self.layers = nn.ModuleList(Layer(num_tokens, width, num_heads, generator) for _ in range(num_layers))
+        self.readout = _linear(width, vocab_size, generator)
+
+    def vocabulary_log_prob(self, x, observed):
+        """log p(x_j = v | x_R), nats [..., D, V], at every token; at an observed one it is what the network would say.
+
+        x [..., D] and observed [..., D] broadcast. Raises ValueError: an unknown token id.
+        """
+        return self._answer(x, observed, lambda log_prob, ids: log_prob)
+
+    def conditional_log_prob(self, x, observed):
+        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+        answer = self._answer(x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1))
+        return torch.where(observed, 0.0, answer + torch.where(torch.isnan(x), x, 0.0).to(answer.dtype))
+
+    def _answer(self, x, observed, read):
+        """read(log-probabilities [n, D, V], token ids [n, D]), row by row, for x and observed broadcast together."""
+        check_shapes(x, observed, self.num_tokens)
+        check_vocabulary(x, observed, self.vocab_size)
+        ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+        flat_ids, flat_seen = ids.reshape(-1, self.num_tokens), seen.reshape(-1, self.num_tokens)
+        block = len(flat_ids) if torch.is_grad_enabled() else BLOCK
+        parts = [read(self(*part), part[0]) for part in zip(flat_ids.split(block), flat_seen.split(block), strict=True)]
+        return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
+
+    def forward(self, ids, seen):
+        """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
+        hidden = self.embedding(torch.where(seen, ids, self.vocab_size))  # [n, D, width]
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return self.readout(_norm(hidden)).log_softmax(-1)
+
+
+class Layer(nn.Module):
+    """hidden + attention(norm(hidden)), then the same with a two-layer perceptron."""
+
+    def __init__(self, num_tokens, width, num_heads, generator):
+        super().__init__()
+        self.num_heads = num_heads
+        self.query_key_value = _linear(width, 3 * width, generator)
+        self.mix = _linear(width, width, generator)
+        self.up, self.down = _linear(width, 4 * width, generator), _linear(4 * width, width, generator)
+        place, head = torch.arange(num_tokens), torch.arange(num_heads)
+        target = (head // 2 + 1) * (2 * (head % 2) - 1)  # -1, 1, -2, 2, ...
+        far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()  # [heads, 2 D - 1]
+        self.distance = nn.Parameter(-0.5 * far)
+        self.register_buffer("offset", place - place[:, None] + num_tokens - 1)  # [D, D], an index into `distance`
+
+    def forward(self, hidden):
+        heads = self.query_key_value(_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))  # [n, D, 3, heads, size]
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        weight = query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]  # [n, heads, D, D]
+        hidden = hidden + self.mix((weight.softmax(-1) @ value).transpose(1, 2).flatten(-2))
+        return hidden + self.down(gelu(self.up(_norm(hidden))))
+
+
+def _norm(hidden):
+    return layer_norm(hidden, hidden.shape[-1:])
+
+
+def _linear(num_in, num_out, generator):
+    """A linear map with weights N(0, 1 / num_in) and no bias at the start."""
+    linear = skip_init(nn.Linear, num_in, num_out)
+    nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+class Shortfall:
+    """Minus KL(truth || model) at each masked token, in the shape of a model: `score_curve` gives it size by size.
+
+    Where rows are drawn from the truth, E[log q(x_j | x_R) - log p(x_j | x_R)] given x_R is this number, so the area
+    of its curve has the mean of the model's area minus the truth's, without the noise of the token itself. Both answer
+    `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
+    """
+
+    def __init__(self, model, truth):
+        if (model.num_tokens, model.vocab_size) != (truth.num_tokens, truth.vocab_size):
+            raise ValueError(f"{model.num_tokens} tokens of {model.vocab_size} words against {truth.num_tokens} of "
+                             f"{truth.vocab_size}")
+        self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
+
+    def conditional_log_prob(self, x, observed):
+        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats [..., D]; exactly 0 at observed tokens."""
+        check_shapes(x, observed, self.num_tokens)
+        x, observed = torch.broadcast_tensors(x, observed)
+        flat = zip(x.reshape(-1, self.num_tokens).split(8 * BLOCK),
+                   observed.reshape(-1, self.num_tokens).split(8 * BLOCK), strict=True)
+        return torch.cat([self._minus_kl(*part) for part in flat]).view(x.shape)
+
+    def _minus_kl(self, x, observed):
+        p, q = self.truth.vocabulary_log_prob(x, observed), self.model.vocabulary_log_prob(x, observed)
+        kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
+        return torch.where(observed, 0.0, -kl)

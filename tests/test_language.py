@@ -1,0 +1,108 @@
+"""The schemes of training on the known language, and the objectives that only they use."""
+
+import math
+
+import pytest
+import torch
+
+from mptlml import HiddenMarkovModel, objectives
+from mptlml.language import BATCH, SCHEMES, WORDS, pretrain, sentence
+
+
+class Asked:
+    """Answers with fixed numbers and remembers which masks it was asked for."""
+
+    num_tokens, vocab_size = 10, 4
+
+    def __init__(self):
+        self.shown, self.observed = [], []
+
+    def conditional_log_prob(self, x, observed):
+        self.observed.append(observed.expand(*torch.broadcast_shapes(x.shape, observed.shape)))
+        return torch.where(observed, 0.0, -1.0 - torch.arange(10.0)).expand(self.observed[-1].shape)
+
+    def vocabulary_log_prob(self, x, observed):
+        self.shown.append(x)
+        self.observed.append(observed)
+        return torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4])).expand(*x.shape, 4)
+
+
+@pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
+def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
+    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws, every size is met."""
+    seen = torch.zeros(10)
+    for _ in range(40):
+        model = Asked()
+        objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator)
+        sizes = (~model.observed[0]).sum(-1).flatten()
+        count = torch.bincount(sizes - 1, minlength=10)
+        assert (count.view(-1, together).sum(-1) == times).all()
+        seen += count
+    assert (seen > 0).all()
+
+
+def test_stratified_sizes_have_the_mean_of_uniform_ones(generator):
+    """With scores that depend on the token alone, D S(x; m) is 10 times the mean of -1..-10 for every size."""
+    model, x = Asked(), torch.zeros(10, 10)
+    values = torch.stack([objectives.stratified_size(model, x, generator=generator) for _ in range(400)])
+    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(400)
+
+
+def test_rows_meet_sizes_in_a_random_order(generator):
+    model, sizes = Asked(), []
+    for _ in range(30):
+        objectives.stratified_size(model, torch.zeros(10, 10), generator=generator)
+        sizes.append((~model.observed[-1]).sum(-1).flatten()[0].item())
+    assert len(set(sizes)) > 5
+
+
+def test_eighty_ten_ten(generator):
+    model, x = Asked(), torch.randint(4, (4000, 10), generator=generator).double()
+    value = objectives.eighty_ten_ten(model, x, 5, generator=generator)
+    hidden, changed = ~model.observed[0], model.shown[0] != x
+    assert hidden.double().mean().item() == pytest.approx(0.4, abs=0.01)  # 80% of half the tokens
+    assert changed.double().mean().item() == pytest.approx(0.05 * 0.75, abs=0.005)  # or by chance the same
+    assert not (hidden & changed).any()
+    expected = 10 * torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4]))[x.long()].mean()
+    assert value.item() == pytest.approx(expected.item(), abs=0.1)  # scored at all chosen tokens, shown or not
+
+
+def test_eighty_ten_ten_scores_the_chosen_tokens_only(generator):
+    model, x = Asked(), torch.full((50, 10), 3.0)
+    assert objectives.eighty_ten_ten(model, x, 2, generator=generator).item() == pytest.approx(10 * math.log(0.4))
+    with pytest.raises(ValueError, match="1..10"):
+        objectives.eighty_ten_ten(model, x, 11, generator=generator)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_trains_and_the_seed_decides(scheme):
+    options = dict(num_steps=12, width=8, num_layers=1, track={"rows": lambda net: net.num_tokens}, track_every=6)
+    net, history = pretrain(scheme, seed=3, **options)
+    again, other = pretrain(scheme, seed=3, **options)[0], pretrain(scheme, seed=4, **options)[0]
+    assert torch.equal(net.readout.weight, again.readout.weight)
+    assert not torch.equal(net.readout.weight, other.readout.weight)
+    assert history.at == [0, 6, 12] and history.tracked["rows"] == [32] * 3
+    assert sum(history.objective[-3:]) > sum(history.objective[:3])  # it learns
+
+
+def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):
+    seen = {}
+    original = HiddenMarkovModel.sample
+
+    def sample(self, num_rows, *, generator):
+        return seen.setdefault(len(seen), original(self, num_rows, generator=generator))
+
+    monkeypatch.setattr(HiddenMarkovModel, "sample", sample)
+    for scheme in ("uniform sizes", "fixed 15%"):
+        pretrain(scheme, seed=3, num_steps=2, width=8, num_layers=1)
+    assert seen[0].shape == (2 * BATCH, 32) and torch.equal(seen[0], seen[1])
+
+
+def test_unknown_schemes_are_refused():
+    with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
+        pretrain("curriculum", seed=0)
+
+
+def test_sentences_are_wrapped_words():
+    assert sentence(torch.tensor([0.0, 3.0, 12.0])) == f"{WORDS[0]} {WORDS[3]} {WORDS[12]}" == "the boat drifts"
+    assert sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"

@@ -1,0 +1,162 @@
+"""MaskedTransformer: the protocol, and what no network may do; Shortfall against sums written out."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from mptlml import HiddenMarkovModel, MaskedTransformer, Shortfall, chain_rule, exact_curve, random_masks, random_orders
+
+D, V = 5, 3
+
+
+@pytest.fixture
+def net(generator):
+    net = MaskedTransformer(D, V, width=8, num_layers=2, num_heads=2, generator=generator)
+    net.readout.weight.data *= 3  # far from uniform answers
+    return net
+
+
+@pytest.fixture
+def truth(generator):
+    logits = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((2,), (2, 2), (2, V)))
+    return HiddenMarkovModel(*(logit.softmax(-1) for logit in logits), D)
+
+
+def rows_and_masks(generator, count=6):
+    x = torch.randint(V, (count, D), generator=generator).double()
+    sizes = torch.randint(1, D, (count,), generator=generator)
+    return x, random_masks(D, sizes, generator=generator)
+
+
+def test_answers_are_distributions_and_zero_where_observed(net, generator):
+    x, observed = rows_and_masks(generator)
+    words = torch.stack([net.conditional_log_prob(torch.full_like(x, v).where(~observed, x), observed)
+                         for v in range(V)]).exp().sum(0)
+    torch.testing.assert_close(words[~observed], torch.ones(int((~observed).sum())), rtol=0, atol=1e-6)
+    assert (net.conditional_log_prob(x, observed)[observed] == 0).all()
+    every = net.vocabulary_log_prob(x, observed)
+    assert every.shape == (6, D, V)
+    picked = every.gather(-1, x.long()[..., None]).squeeze(-1)
+    torch.testing.assert_close(net.conditional_log_prob(x, observed)[~observed], picked[~observed], rtol=0, atol=0)
+    torch.testing.assert_close(every.exp().sum(-1), torch.ones(6, D), rtol=0, atol=1e-6)
+
+
+def test_what_is_hidden_predicts_nothing(net, generator):
+    x, observed = rows_and_masks(generator)
+    truth = net.vocabulary_log_prob(x, observed)
+    assert torch.equal(net.vocabulary_log_prob(torch.where(observed, x, (x + 1) % V), observed), truth)
+    assert torch.equal(net.vocabulary_log_prob(torch.where(observed, x, torch.nan), observed), truth)
+    hidden_nan = net.conditional_log_prob(torch.where(observed, x, torch.nan), observed)
+    assert torch.isnan(hidden_nan[~observed]).all() and (hidden_nan[observed] == 0).all()
+    changed = torch.where(observed, (x + 1) % V, x)
+    assert not torch.allclose(net.vocabulary_log_prob(changed, observed), truth, atol=1e-3)
+
+
+def test_masks_broadcast_against_rows(net, generator):
+    x, observed = rows_and_masks(generator)
+    table = net.conditional_log_prob(x, observed[:, None])
+    assert table.shape == (6, 6, D)
+    for p, n in itertools.product(range(6), range(6)):
+        torch.testing.assert_close(table[p, n], net.conditional_log_prob(x[n], observed[p]), rtol=0, atol=1e-5)
+
+
+def test_blocks_without_gradients_change_nothing(net, generator):
+    x, observed = rows_and_masks(generator, 600)  # more than two blocks
+    with torch.no_grad():
+        blocks = net.conditional_log_prob(x, observed)
+    torch.testing.assert_close(blocks, net.conditional_log_prob(x, observed).detach(), rtol=0, atol=1e-5)
+
+
+def test_only_distance_counts(generator):
+    """Far from both ends of a row, moving what is visible moves the answer along: there are no absolute positions."""
+    net = MaskedTransformer(9, V, width=8, num_layers=1, num_heads=2, generator=generator)
+    net.layers[0].distance.data = torch.where((torch.arange(-8, 9)).abs() <= 1, 0.0, -torch.inf).expand(2, -1).clone()
+    x = torch.tensor([0.0, 1, 2, 0, 0, 0, 0, 0, 0])
+    observed = torch.zeros(9, dtype=torch.bool)
+    observed[1:4] = True
+    moved = net.vocabulary_log_prob(x.roll(3), observed.roll(3))
+    torch.testing.assert_close(moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6)
+
+
+def test_heads_start_out_looking_nearby(generator):
+    net = MaskedTransformer(D, V, width=8, num_layers=1, num_heads=4, generator=generator)
+    layer = net.layers[0]
+    bias = layer.distance[:, layer.offset]  # [heads, from, to]
+    assert [int(bias[h, 2].argmax()) - 2 for h in range(4)] == [-1, 1, -2, 2]
+
+
+def test_area_is_the_mean_over_orders_although_orders_differ(net, generator):
+    x, _ = rows_and_masks(generator, 3)
+    with torch.no_grad():
+        along = chain_rule(net, x, torch.tensor(list(itertools.permutations(range(D))))).sum(-1)
+        area = torch.from_numpy(exact_curve(net, x).rows.sum(0))
+    assert (along.std(0) > 0.05).all()
+    torch.testing.assert_close(along.mean(0).double(), area.double(), rtol=0, atol=1e-4)
+
+
+def test_gradients_reach_every_weight(net, generator):
+    x, observed = rows_and_masks(generator, 30)
+    net.conditional_log_prob(x, observed).sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
+
+
+def test_the_seed_decides_the_weights():
+    first, again, other = (MaskedTransformer(D, V, width=8, generator=torch.Generator().manual_seed(seed))
+                           for seed in (1, 1, 2))
+    for a, b in zip(first.state_dict().values(), again.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(first.readout.weight, other.readout.weight)
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(width=9, num_heads=2), "width 9 is not a multiple of 2 heads"),
+    (dict(num_layers=0), "num_layers must be a whole number"),
+    (dict(vocab_size=0), "vocab_size must be a whole number"),
+])
+def test_bad_shapes_are_refused(change, message, generator):
+    with pytest.raises(ValueError, match=message):
+        MaskedTransformer(**{**dict(num_tokens=D, vocab_size=V, width=8), **change}, generator=generator)
+
+
+def test_unknown_tokens_are_refused(net):
+    with pytest.raises(ValueError, match=r"tokens must be whole numbers in 0..2"):
+        net.conditional_log_prob(torch.tensor([0.0, 1, 2, 3, 0]), torch.ones(D, dtype=torch.bool))
+
+
+def test_shortfall_is_minus_the_divergence_written_out(net, truth, generator):
+    x, observed = rows_and_masks(generator)
+    answer = Shortfall(net, truth).conditional_log_prob(x, observed)
+    for row, mask, got in zip(x, observed, answer, strict=True):
+        for token in range(D):
+            values = [row.where(torch.arange(D) != token, torch.tensor(float(v))) for v in range(V)]
+            p = [truth.conditional_log_prob(value, mask)[token].item() for value in values]
+            q = [net.conditional_log_prob(value, mask)[token].item() for value in values]
+            kl = sum(math.exp(a) * (a - b) for a, b in zip(p, q, strict=True))
+            assert got[token].item() == pytest.approx(0 if mask[token] else -kl, abs=1e-6)
+            assert mask[token] or got[token] < 0
+    assert (Shortfall(truth, truth).conditional_log_prob(x, observed).abs() < 1e-12).all()
+
+
+def test_expected_area_minus_truth_is_the_area_of_the_shortfall(net, truth):
+    """Eq. (lang-bound) summed over all 3^5 rows: no noise at all."""
+    x = torch.cartesian_prod(*[torch.arange(3.0, dtype=torch.float64)] * D)
+    p = truth.log_prob(x).exp()
+    areas = torch.from_numpy(exact_curve(net, x).rows.sum(0)).double()
+    direct = (p * (areas - truth.log_prob(x))).sum()
+    short = torch.from_numpy(exact_curve(Shortfall(net, truth), x).rows.sum(0))
+    torch.testing.assert_close((p * short).sum(), direct, rtol=0, atol=1e-4)
+    assert direct < -0.1 and torch.exp(areas).sum() < 1
+
+
+def test_shortfall_refuses_what_does_not_match(net, generator):
+    with pytest.raises(ValueError, match="5 tokens of 3 words against 4 of 3"):
+        Shortfall(net, MaskedTransformer(4, V, width=8, generator=generator))
+
+
+def test_random_orders_of_a_random_network_disagree(net, generator):
+    x, _ = rows_and_masks(generator, 2)
+    with torch.no_grad():
+        along = chain_rule(net, x, random_orders(D, 20, generator=generator)).sum(-1)
+    assert (along.std(0) > 0.01).all()
