@@ -379,6 +379,8 @@ def glued(notebook):
     return [name for name in names if name]
 
 
+# The next fixture and `site` below serve the whole module: so they are set up before a test hides MPTLML_DATA, which is
+# part of what names the cache.
 @pytest.fixture(scope="module")
 def executed():
     found = {path.stem: book_execute.executed_chapter(path) for path in CHAPTERS}
