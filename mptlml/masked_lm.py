@@ -126,7 +126,7 @@ class MaskedLM:
         """
         ids = self.encode(text)
         orders = torch.as_tensor(orders)
-        if orders.ndim != 2 or not (orders.sort(-1).values == torch.arange(len(ids))).all():
+        if orders.ndim != 2 or not torch.equal(orders.sort(-1).values, torch.arange(len(ids)).expand(len(orders), -1)):
             raise ValueError(f"orders must be permutations [Q, {len(ids)}], got shape {tuple(orders.shape)}")
         masked = ~nested_masks(orders).flatten(0, 1)  # [Q t, D]
         asked = torch.nn.functional.one_hot(orders.flatten(), len(ids)).bool()
@@ -233,8 +233,7 @@ class Rows:
         wrong = (ids != ids.floor()) | (ids < 0) | (ids >= self.lm.vocab_size)
         if wrong.any():
             raise ValueError(f"token ids must be whole numbers below {self.lm.vocab_size}, got {ids[wrong][0]:g}")
-        ids, masked = ids.long().flatten(0, -2).cpu(), ~observed.flatten(0, -2).cpu()
-        ids, masked = (t.view(-1, self.num_tokens) for t in (ids, masked))
+        ids, masked = (t.reshape(-1, self.num_tokens).cpu() for t in (ids.long(), ~observed))
         busy = masked.any(-1)  # a row with nothing masked asks for nothing
         step = self.lm._batch_size(self.num_tokens)
         out = torch.zeros(ids.shape, dtype=x.dtype, device=x.device)

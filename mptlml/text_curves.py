@@ -73,7 +73,7 @@ class TextCurve(ScoreCurve):
 
     def area(self, unit="sentence", **options):
         """`ScoreCurve.area` in nats a sentence, nats a token, or bits a word (positive: smaller is better)."""
-        factor = _unit_factor(unit, self.num_tokens, self.num_tokens, self.num_words)
+        factor = _unit_factor(unit, self.num_tokens, self.num_tokens, self.num_words) / self.num_tokens
         found = super().area(**options)
         return Estimate(found.mean * factor, found.stderr * abs(factor), found.dof)
 
