@@ -10,8 +10,15 @@ import os
 import re
 import urllib.error
 import urllib.request
+import warnings
 from dataclasses import dataclass
 from functools import cache
+
+from tqdm import TqdmWarning
+
+with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
+    warnings.simplefilter("ignore", TqdmWarning)
+    import tqdm.auto  # noqa: F401
 
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
