@@ -5,6 +5,7 @@ counted. A network's answers need not belong to one joint distribution; the area
 chain rule, which by Jensen's inequality bounds the log of the mixture over orders from below (`order_gap`).
 """
 
+import copy
 import math
 
 import numpy as np
@@ -55,7 +56,7 @@ class MaskedLM:
 
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = AutoModelForMaskedLM.from_config(config)
+            model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving a model writes into its own
         return cls(model, tokenizer, **options)
 
     def encode(self, text):
