@@ -1,0 +1,165 @@
+"""Text: four sets of GLUE, BERT's tokenizer and configuration, and what stands in for them without a connection.
+
+Real text comes first from the Hugging Face cache, else after one short probe from the hub. Without either, sentences of
+the Python reference serve, which every Python carries in `pydoc_data`; a tokenizer is then made from them. `note` says
+so.
+"""
+
+import contextlib
+import os
+import re
+import urllib.error
+import urllib.request
+import warnings
+from dataclasses import dataclass
+from functools import cache
+
+from tqdm import TqdmWarning
+
+with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
+    warnings.simplefilter("ignore", TqdmWarning)
+    import tqdm.auto  # noqa: F401
+
+SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
+HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
+BERT = "google-bert/bert-base-uncased"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+PROBE_SECONDS = 3
+
+
+@dataclass(frozen=True)
+class Texts:
+    """texts: a list of sentences; `source` names the data; `note` warns of a default."""
+
+    texts: list
+    source: str
+    note: str = ""
+
+
+def load_glue(name, *, train=False):
+    """The sentences of "ax", "cola", "qnli" or "mrpc": the split the scores are read on, or the one to train on.
+
+    Pairs give two texts each, in turn. Falls back to the Python reference, a quarter for each set (its last fifth held
+    out), with a note. Raises ValueError: another name, or a training split asked of a set that has none here (ax).
+    """
+    if name not in SETS or (train and name == "ax"):
+        raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
+    split = "train" if train else HELD_OUT[name]
+    rows = _from_hub(lambda local: _load_dataset(name, split))
+    if rows is not None:
+        columns = [rows[column] for column in SETS[name].split()]
+        return Texts([text for row in zip(*columns, strict=True) for text in row], f"GLUE {name}, {split} split")
+    part = _python_reference()[list(SETS).index(name):: len(SETS)]
+    held_out = len(part) // 5
+    note = ("GLUE could not be had here (no connection, and it is not in the Hugging Face cache): sentences of the "
+            "Python reference stand in for it on this page.")
+    return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
+
+
+def load_bert_tokenizer():
+    """BERT-base's tokenizer of 30,522 tokens, and a note where one made from the Python reference stands in."""
+    from transformers import AutoTokenizer, logging
+
+    logging.set_verbosity_error()
+    found = _from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
+    if found is not None:
+        return found, ""
+    return make_tokenizer(_python_reference(), 30522, fill=True), (
+        "BERT's tokenizer could not be had here: one trained on the Python reference stands in, its vocabulary filled "
+        "up with unused tokens to the same 30,522.")
+
+
+def load_masked_lm(name, **options):
+    """A pretrained MaskedLM by name or folder, or None where its weights cannot be had."""
+    from .masked_lm import MaskedLM
+
+    return _from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local, **options))
+
+
+def make_tokenizer(texts, vocab_size, *, fill=False):
+    """A lower-case WordPiece tokenizer, as BERT's, trained on texts; `fill` adds unused tokens up to `vocab_size`."""
+    from tokenizers import BertWordPieceTokenizer
+    from tokenizers.processors import BertProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    trained = BertWordPieceTokenizer(lowercase=True)
+    trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIAL))
+    if fill:
+        trained.add_tokens([f"[unused{k}]" for k in range(vocab_size - trained.get_vocab_size())])
+    pad, unk, cls, sep, mask = SPECIAL
+    frame = [(token, trained.token_to_id(token)) for token in (sep, cls)]
+    trained._tokenizer.post_processor = BertProcessing(*frame)  # [CLS] text [SEP]
+    return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, pad_token=pad, unk_token=unk, cls_token=cls,
+                                   sep_token=sep, mask_token=mask, model_max_length=512)
+
+
+def _from_hub(load):
+    """What `load(local)` returns: from the cache (local=True) or, with a connection, the hub; None where it cannot."""
+    for local in (True, False):
+        if not local and not _online():
+            return None
+        try:
+            with _offline() if local else contextlib.nullcontext():
+                return load(local)
+        except (OSError, ConnectionError):  # not in the cache, or the connection broke off
+            continue
+    return None
+
+
+def _load_dataset(name, split):
+    import datasets
+
+    level = datasets.logging.get_verbosity()
+    datasets.logging.set_verbosity_error()  # it would say on stderr that it reads its cache
+    datasets.disable_progress_bars()
+    try:
+        return datasets.load_dataset("nyu-mll/glue", name, split=split)
+    except ValueError as error:  # the cache holds the set, but not this split of it
+        raise FileNotFoundError(name, split) from error
+    finally:
+        datasets.enable_progress_bars()
+        datasets.logging.set_verbosity(level)
+
+
+@contextlib.contextmanager
+def _offline():
+    """Let the libraries look into their caches alone: without this they ask the hub first, again and again."""
+    import datasets
+    from huggingface_hub import constants
+
+    places = ((constants, "HF_HUB_OFFLINE"), (datasets.config, "HF_HUB_OFFLINE"))
+    before = [getattr(place, name) for place, name in places]
+    try:
+        for place, name in places:
+            setattr(place, name, True)
+        yield
+    finally:
+        for (place, name), value in zip(places, before, strict=True):
+            setattr(place, name, value)
+
+
+@cache
+def _online():
+    """One short probe of the hub; never a retry loop. Never where the reader's settings say offline."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
+        return False
+    try:
+        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=PROBE_SECONDS):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except (OSError, ValueError):
+        return False
+
+
+@cache
+def _python_reference():
+    """Sentences of the Python language reference, in order: it ships with every Python, under the PSF licence."""
+    from pydoc_data.topics import topics
+
+    paragraphs = [" ".join(part.split()) for text in topics.values() for part in re.split(r"\n\s*\n", text)
+                  if not re.search("^   ", part, re.MULTILINE)]  # indented lines are code and tables
+    sentences = [s for paragraph in paragraphs for s in re.split(r"(?<=[.?!]) ", paragraph)]
+    return [s for s in sentences if 4 <= len(s.split()) <= 60 and s[0].isupper() and s[-1] in ".?!"]
