@@ -139,12 +139,30 @@ def test_the_digest_ignores_what_the_outputs_do_not_depend_on(little_book):
     assert book_digest.digest(little_book) == before
 
 
-def test_the_digest_sees_the_data_but_not_where_they_lie(little_book):
-    without, before = book_digest.digest(little_book), book_digest.digest(little_book, str(little_book / "data"))
+@pytest.mark.parametrize(("variable", "inside"), [
+    ("MPTLML_DATA", "images"),
+    ("HF_HOME", "datasets/nyu-mll___glue/cola/train.arrow"),
+    ("HF_HOME", "hub/models--google-bert--bert-base-uncased/snapshots/0/vocab.txt"),
+])
+def test_the_digest_sees_the_data_but_not_where_they_lie(little_book, variable, inside):
+    def digest(folder):
+        return book_digest.digest(little_book, {variable: str(little_book / folder)})
+
+    without, before = book_digest.digest(little_book), digest("data")
     (little_book / "data").rename(little_book / "elsewhere")
-    assert book_digest.digest(little_book, str(little_book / "elsewhere")) == before != without
-    (little_book / "elsewhere" / "images").write_text("12345")
-    assert book_digest.digest(little_book, str(little_book / "elsewhere")) != before
+    assert digest("elsewhere") == before
+    added = little_book / "elsewhere" / inside
+    added.parent.mkdir(parents=True, exist_ok=True)
+    added.write_text("12345")
+    assert digest("elsewhere") not in (before, without)
+
+
+def test_the_digest_sees_the_stored_results_and_the_model_that_was_asked_for(little_book):
+    before = book_digest.digest(little_book)
+    assert book_digest.digest(little_book, {"MPTLML_MASKED_LM": "another"}) != before
+    (little_book / "book" / "data").mkdir()
+    (little_book / "book" / "data" / "stored.csv").write_text("1")
+    assert book_digest.digest(little_book) != before
 
 
 def test_sphinx_reads_the_cache_that_the_executor_fills(monkeypatch):
