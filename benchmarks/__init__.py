@@ -1,0 +1,1 @@
+"""Side-by-side timings, run by hand: python -m benchmarks."""
