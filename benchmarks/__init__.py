@@ -1,1 +1,1 @@
-"""Longer runs whose small results are kept with the book, and side-by-side timings: python -m benchmarks NAME."""
+"""Side-by-side timings, and longer runs whose small results are kept with the book: python -m benchmarks [NAME]."""
