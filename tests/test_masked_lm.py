@@ -18,7 +18,16 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from mptlml import all_orders, chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders, score_curve
+from mptlml import (
+    all_orders,
+    chain_rule,
+    exact_curve,
+    objectives,
+    order_spread,
+    random_masks,
+    random_orders,
+    score_curve,
+)
 from mptlml.glue import make_tokenizer
 from mptlml.masked_lm import MaskedLM, corrupt
 from mptlml.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area

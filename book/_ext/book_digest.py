@@ -24,7 +24,10 @@ def input_files(root: Path) -> list[Path]:
 
 # What the chapters read of each data folder, by the environment variable that names it. A library may write lock files
 # and other readers' data beside these, which change nothing here.
-DATA = {"MPTLML_DATA": ("**/*",), "HF_HOME": ("datasets/nyu-mll___glue/**/*.arrow", "hub/models--google-bert--*/**/*.*")}
+DATA = {
+    "MPTLML_DATA": ("**/*",),
+    "HF_HOME": ("datasets/nyu-mll___glue/**/*.arrow", "hub/models--google-bert--*/**/*.*"),
+}
 
 
 def data_listing(folder: str | None, patterns: tuple[str, ...] = ("**/*",)) -> str:
