@@ -1,5 +1,7 @@
 """Bad input is refused here, before any work starts, in sentences that state what was given."""
 
+from numbers import Integral
+
 import torch
 
 
@@ -40,6 +42,20 @@ def check_rows(x, num_tokens):
     check_finite(x, what="rows")
 
 
+def check_masks(observed, num_tokens):
+    """Masks to score, [..., D]: a bool tensor, each with a masked token at least. Returns their sizes [...].
+
+    Raises ValueError: another dtype or last axis, or a mask that masks nothing.
+    """
+    if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
+        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where a token is seen), "
+                         f"got {observed.dtype} of shape {tuple(observed.shape)}")
+    sizes = (~observed).sum(-1)
+    if not sizes.all():
+        raise ValueError(f"{int((sizes == 0).sum())} of {sizes.numel()} masks mask no token: nothing to score")
+    return sizes
+
+
 def check_sizes(sizes, num_tokens):
     """Mask sizes as a long tensor, each in 1..D. Raises ValueError for any other, or for none at all."""
     given = torch.as_tensor(sizes)
@@ -55,9 +71,9 @@ def check_sizes(sizes, num_tokens):
 
 def check_count(value, name, at_least=1):
     """A whole number >= `at_least`. Raises ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
-    return value
+    return int(value)
 
 
 def check_rate(rate, name="rate"):

@@ -4,9 +4,13 @@ Real data come first from the folder named by the environment variable MPTLML_DA
 reader's cache, then from the network after one short probe. Without any of them the digits serve, and `note` says so.
 """
 
+import http.client
+import io
 import os
+import socket
 import urllib.error
 import urllib.request
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -59,21 +63,26 @@ def load_images(name, num_rows=None, *, train=True):
     Falls back to "digits", with a note, where the real data cannot be had. Raises ValueError: another name, fewer
     images than asked for, or a folder in MPTLML_DATA that does not hold the data.
     """
+    if num_rows is not None:
+        check_count(num_rows, "num_rows")
     if name == "digits":
         return _cut(_digits(), num_rows)
     if name not in DATASETS:
         raise ValueError(f'images must be one of "mnist", "fashion-mnist", "digits", got {name!r}')
     folder = os.environ.get("MPTLML_DATA")
-    if folder:
-        return _cut(_torchvision(name, Path(folder), train, download=False), num_rows)
-    cached = Path.home() / ".cache" / "mptlml"
+    root = Path(folder) if folder else Path.home() / ".cache" / "mptlml"
     try:
-        return _cut(_torchvision(name, cached, train, download=False), num_rows)
-    except FileNotFoundError:
-        pass
+        return _cut(_torchvision(name, root, train, num_rows), num_rows)
+    except FileNotFoundError as error:
+        if folder:
+            raise ValueError(f"MPTLML_DATA={folder!r} holds no {DATASETS[name]}: expected {error}") from None
     if _online(name):
-        return _cut(_torchvision(name, cached, train, download=True), num_rows)
-    note = (f"{DATASETS[name]} could not be had here (no connection, and MPTLML_DATA is not set): "
+        try:
+            with _quiet_network():
+                return _cut(_torchvision(name, root, train, num_rows, download=True), num_rows)
+        except FileNotFoundError:
+            pass  # the mirror answered, and then did not deliver
+    note = (f"{DATASETS[name]} could not be had here (no download, and MPTLML_DATA is not set): "
             "scikit-learn's 8 x 8 digits stand in for it on this page.")
     digits = _digits(note)
     return _cut(digits, None if num_rows is None else min(num_rows, len(digits.pixels)))
@@ -84,20 +93,31 @@ def _digits(note=""):
     return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits", note)
 
 
-def _torchvision(name, root, train, download):
+def _torchvision(name, root, train, num_rows, download=False):
+    """Raises FileNotFoundError where the files are not there, ValueError where they cannot be read."""
     from torchvision import datasets  # slow to import: only where it is needed
 
+    raw = root / DATASETS[name] / "raw"
     try:
         found = getattr(datasets, DATASETS[name])(str(root), train=train, download=download)
-    except RuntimeError as error:  # torchvision's word for "not there"
-        if "MPTLML_DATA" in os.environ:
-            raise ValueError(f"MPTLML_DATA={str(root)!r} holds no {DATASETS[name]}: expected "
-                             f"{root / DATASETS[name] / 'raw'} with its idx files") from error
-        raise FileNotFoundError(root) from error
-    except (OSError, ValueError, AssertionError) as error:
-        raise ValueError(f"the {DATASETS[name]} files under {str(root)!r} cannot be read: {error}") from error
-    pixels = found.data.flatten(1).double() / 255
-    return Images(pixels, found.targets, 28, DATASETS[name] + ("" if train else ", test images"))
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        if len(list(raw.glob("*-ubyte"))) < 4:
+            raise FileNotFoundError(f"four idx files in {raw}") from error
+        raise ValueError(f"the {DATASETS[name]} files in {raw} cannot be read: {error!r}") from error
+    pixels = found.data[:num_rows].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
+    return Images(pixels, found.targets[:num_rows], 28, DATASETS[name] + ("" if train else ", test images"))
+
+
+@contextmanager
+def _quiet_network():
+    """A download that stalls ends in an error, and leaves no progress bar on the page."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(PROBE_SECONDS)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 @cache
@@ -111,14 +131,13 @@ def _online(name):
             return True
     except urllib.error.HTTPError as error:  # it answers, if only to say that a folder has no page of its own
         return error.code < 500
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 
 def _cut(images, num_rows):
     if num_rows is None:
         return images
-    check_count(num_rows, "num_rows")
     if num_rows > len(images.pixels):
         raise ValueError(f"{num_rows} images asked for, {images.source} has {len(images.pixels)} here")
     return Images(images.pixels[:num_rows], images.labels[:num_rows], images.side, images.source, images.note)

@@ -6,6 +6,7 @@ A mask is a bool tensor [..., D]: True where a token is observed (it belongs to 
 
 import itertools
 import math
+from numbers import Integral
 
 import torch
 
@@ -51,7 +52,7 @@ def random_orders(num_tokens, shape, *, generator):
     Raises ValueError: num_tokens or a whole-number shape below 1.
     """
     check_count(num_tokens, "num_tokens")
-    shape = (check_count(shape, "number of orders"),) if isinstance(shape, int) else tuple(shape)
+    shape = (check_count(shape, "number of orders"),) if isinstance(shape, Integral) else tuple(shape)
     # float64 keys: a tie, which would make one order likelier than another, has odds of about D^2 / 2^54
     keys = torch.rand(*shape, num_tokens, generator=generator, dtype=torch.float64, device=generator.device)
     return keys.argsort(-1)

@@ -60,11 +60,11 @@ def glue(name, value):
 
 def glue_figure(name, figure, alt):
     """Keep a figure under `name`, for {glue:any} on another page; `alt` says what it shows. The figure is closed."""
-    _keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{_svg(figure)}</div>')
+    _keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{_svg(figure, name)}</div>')
 
 
 def _keep(name, mime, content):
-    """The output that the book's builder, papermill and scrapbook all read as a named value; it shows nothing itself."""
+    """The output that the book's builder, papermill and scrapbook read as a named value; it shows nothing itself."""
     prefix = "application/papermill.record/"
     display({prefix + mime: content}, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": prefix}})
 
@@ -164,13 +164,11 @@ def animate(draw, frames, labels, alt):
     if len(frames) != len(labels) or not len(frames):
         raise ValueError(f"{len(frames)} frames and {len(labels)} labels do not pair")
     key = f"{_chapter['name']}-moving-{next(_figures)}"
-    pictures = []
-    for number, frame in enumerate(frames):
-        with mpl.rc_context({"svg.hashsalt": f"{key}-{number}"}):  # ids must differ between the frames of a page
-            pictures.append(_svg(draw(frame)))
+    pictures = [_svg(draw(frame), f"{key}-{number}") for number, frame in enumerate(frames)]
     last = len(frames) - 1
     shown = "".join(f'<div class="frame"{"" if number == last else " hidden"}>{picture}</div>'
                     for number, picture in enumerate(pictures))
+    texts = json.dumps(list(labels)).replace("<", "\\u003c")  # a label must not end the script
     display(HTML(f"""<div class="moving" id="{key}"><div role="img" aria-label="{html.escape(alt)}">{shown}</div>
 <div class="moving-bar"><button type="button">Play</button>
 <label>Frame
@@ -179,7 +177,7 @@ def animate(draw, frames, labels, alt):
 <script>(() => {{
   const root = document.getElementById("{key}"), frames = root.querySelectorAll(".frame");
   const bar = root.querySelector("input"), out = root.querySelector("output"), play = root.querySelector("button");
-  const labels = {json.dumps(list(labels))};
+  const labels = {texts};
   let timer = null;
   const show = () => {{
     frames.forEach((frame, i) => {{ frame.hidden = i !== +bar.value; }});
@@ -198,12 +196,13 @@ def animate(draw, frames, labels, alt):
 }})();</script>"""))
 
 
-def _svg(figure):
-    """A matplotlib figure as an <svg> element; the figure is closed."""
+def _svg(figure, key):
+    """A matplotlib figure as an <svg> element, whose ids begin with `key`: they must differ on a page. It is closed."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
-    return re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]
+    svg = re.search(r"<svg.*</svg>", buffer.getvalue(), re.DOTALL)[0]
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", svg)
 
 
 def bracket(estimate, digits=3):

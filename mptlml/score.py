@@ -14,7 +14,7 @@ import torch
 from scipy import stats
 from tqdm import tqdm
 
-from .checks import check_count, check_rows, check_sizes
+from .checks import check_count, check_masks, check_rows, check_sizes
 from .masks import all_masks, nested_masks, random_masks, random_orders
 
 MOST_ELEMENTS = 2**20  # rows x masks x tokens answered at once: 8 MB of float64
@@ -143,8 +143,11 @@ def mean_score(model, data, observed):
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats a token [P], one for each mask. Differentiable.
 
     data: rows [N, D] or `summarise(model, rows)`; observed [P, D] shared by all rows, or [P, N, D] with a mask a row.
+    Raises ValueError: rows or masks out of range, a mask that masks nothing among them.
     """
-    size = (~observed).sum(-1)
+    if torch.is_tensor(data):
+        check_rows(data, model.num_tokens)
+    size = check_masks(observed, model.num_tokens)
     if observed.ndim == 2 and hasattr(model, "mean_conditional_log_prob"):
         return model.mean_conditional_log_prob(data, observed).sum(-1) / size
     if observed.ndim == 2:

@@ -1,10 +1,11 @@
-"""Answers worked out another way: enumeration, explicit loops, scipy and dense inverses; nothing of mptlml is used.
+"""Answers worked out another way: enumeration, explicit loops, scipy and exact fractions; nothing of mptlml is used.
 
 Tokens are given by their indices (lists), rows are numpy vectors, a model is its mean and covariance, or its table.
 """
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 from scipy import stats
@@ -40,12 +41,17 @@ def gaussian_conditional(mean, covariance, row, token, observed):
 
 
 def schur(mean, covariance, row, masked):
-    """Mean and variance of the masked tokens by a dense inverse of S_RR: Eq. 7 with the minus sign."""
-    seen = rest(len(mean), masked)
-    inverse = np.linalg.inv(covariance[np.ix_(seen, seen)])
-    block = covariance[np.ix_(masked, seen)]
-    conditional = covariance[np.ix_(masked, masked)] - block @ inverse @ block.T
-    return mean[masked] + block @ inverse @ (row[seen] - mean[seen]), np.diag(conditional)
+    """Mean and variance of the masked tokens by Schur complements, one observed token at a time, in exact fractions.
+
+    Seeing token r takes S_ir S_rj / S_rr from each S_ij: Eq. 7 with the minus sign, |R| = 1, again and again.
+    """
+    exact = np.vectorize(Fraction, otypes=[object])
+    mean, covariance, row = exact(mean), exact(covariance), exact(row)
+    for seen in rest(len(mean), masked):
+        gain = covariance[:, seen] / covariance[seen, seen]
+        mean = mean + gain * (row[seen] - mean[seen])
+        covariance = covariance - np.outer(gain, covariance[seen])
+    return mean[masked].astype(float), covariance.diagonal()[masked].astype(float)
 
 
 def bernoulli_table(weights, probs):

@@ -1,0 +1,91 @@
+"""The training loop: it finds what is known, keeps an honest history, and shows a bar to terminals only."""
+
+import io
+import math
+import sys
+
+import pytest
+import torch
+
+from mptlml import PPCA, SecondMoment, fit, objectives
+
+
+def test_fit_finds_a_known_maximum():
+    """The mean and the log standard deviation of a Gaussian, whose maximum is the sample's own."""
+    x = torch.tensor([1.0, 2.0, 6.0], dtype=torch.float64)
+    mean, log_scale = (torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def objective():
+        return torch.distributions.Normal(mean, log_scale.exp()).log_prob(x).mean()
+
+    history = fit(objective, [mean, log_scale], num_steps=1000, learning_rate=0.05, decay=True)
+    assert mean.item() == pytest.approx(3, abs=1e-5)
+    assert log_scale.item() == pytest.approx(0.5 * math.log(14 / 3), abs=1e-5)
+    assert history.objective[-1] > history.objective[0]
+
+
+def test_the_lml_is_climbed_to_the_closed_form(generator):
+    """Gradient ascent on the exact LML of a PPCA reaches Tipping and Bishop's solution."""
+    x = PPCA(torch.randn(5, 2, generator=generator, dtype=torch.float64), 0.3).sample(100, generator=generator)
+    best = PPCA.fit(x, 2)
+    data = SecondMoment.of(x)
+    weight = torch.randn(5, 2, generator=generator, dtype=torch.float64, requires_grad=True)
+    log_noise = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    fit(lambda: objectives.exact_lml(PPCA(weight, log_noise.exp(), best.mean), data), [weight, log_noise],
+        num_steps=1500, learning_rate=0.03, decay=True)
+    assert log_noise.exp().item() == pytest.approx(best.noise_variance.item(), rel=1e-6)
+    torch.testing.assert_close(weight.detach() @ weight.detach().T, best.weight @ best.weight.T, rtol=0, atol=1e-5)
+
+
+def test_the_history_is_what_was_seen():
+    """objective: the value before each step; tracked: at steps 0, 4, 8 and after the last, without gradients."""
+    p = torch.zeros((), requires_grad=True)
+    seen = []
+
+    def measure():
+        assert not torch.is_grad_enabled()
+        return p.detach() + 0.0
+
+    def objective():
+        seen.append(p.item())
+        return 3 * p
+
+    history = fit(objective, [p], num_steps=10, learning_rate=0.5, track={"p": measure, "word": lambda: "x"},
+                  track_every=4)
+    assert history.objective == pytest.approx([3 * value for value in seen]) and len(seen) == 10
+    assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)  # Adam's steps on a straight line
+    assert history.at == [0, 4, 8, 10]
+    assert history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
+    assert history.tracked["word"] == ["x"] * 4
+
+
+def test_decay_lets_the_steps_shrink_to_nothing():
+    p = torch.zeros((), requires_grad=True)
+    fit(lambda: p * 1.0, [p], num_steps=100, learning_rate=0.1, decay=True)
+    assert p.item() == pytest.approx(0.1 * sum(0.5 * (1 + math.cos(math.pi * k / 100)) for k in range(100)), rel=1e-4)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_an_objective_that_is_not_finite_stops_the_fit(bad):
+    p = torch.zeros((), requires_grad=True)
+    values = iter([1.0, 2.0, bad, 3.0])
+    with pytest.raises(FloatingPointError, match=f"demo: the objective is {bad} at step 2"):
+        fit(lambda: p * 0 + next(values), [p], num_steps=4, name="demo")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_a_bar_for_terminals_only(stream, monkeypatch):
+    """Into a file or a notebook goes not one character; a terminal sees a bar with the name and the number of steps."""
+    monkeypatch.setattr(sys, "stderr", stream())
+    p = torch.zeros((), requires_grad=True)
+    fit(lambda: -(p - 1) ** 2, [p], num_steps=20, name="climbing")
+    shown = sys.stderr.getvalue()
+    if stream is Terminal:
+        assert "climbing" in shown and "/20" in shown
+    else:
+        assert shown == ""

@@ -1,0 +1,310 @@
+"""The curve, its area, and above all its standard error: it covers the truth as often as it says."""
+
+import functools
+import math
+import statistics
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from scipy import stats
+
+from mptlml import (
+    PPCA,
+    Estimate,
+    ScoreCurve,
+    SecondMoment,
+    all_orders,
+    chain_rule,
+    exact_curve,
+    mean_score,
+    order_spread,
+    random_masks,
+    score_curve,
+    summarise,
+)
+
+REPEATS = 1000
+LEVEL = 0.95
+NOISE = 3 * math.sqrt(LEVEL * (1 - LEVEL) / REPEATS)  # three binomial standard errors of a coverage
+
+
+def a_model(num_tokens=5, num_latents=2):
+    generator = torch.Generator().manual_seed(8)
+    return PPCA(torch.randn(num_tokens, num_latents, generator=generator, dtype=torch.float64), 0.4)
+
+
+class Recorder:
+    """Every token has -1 nat; the model remembers the largest number of answers it was asked for at once."""
+
+    def __init__(self, num_tokens):
+        self.num_tokens, self.largest, self.calls = num_tokens, 0, 0
+
+    def conditional_log_prob(self, x, observed):
+        shape = torch.broadcast_shapes(x.shape, observed.shape)
+        self.largest, self.calls = max(self.largest, math.prod(shape)), self.calls + 1
+        return torch.where(observed, 0.0, -torch.ones(shape, dtype=x.dtype))
+
+
+MASKS = {"shared": {}, "shared, rows kept": {"keep_rows": True}, "own": {"share_masks": False}}  # score_curve's ways
+every_way = pytest.mark.parametrize("options", MASKS.values(), ids=MASKS.keys())
+
+
+@functools.cache
+def draw_estimates(rows, num_masks, masks):
+    """(truth, curves [R], estimates [R]): many areas of one model, each from fresh masks, and for rows="sample" from
+    fresh rows."""
+    generator = torch.Generator().manual_seed(9)
+    model = a_model()
+    population = SecondMoment(model.mean, covariance=torch.from_numpy(
+        oracles.ppca_covariance(model.weight.numpy(), model.noise_variance.item())))
+    x = model.sample(40, generator=generator)
+    truth = (model.log_prob(x).mean() if rows == "fixed" else model.mean_log_prob(population)).item()
+    curves = []
+    for _ in range(REPEATS):
+        if rows == "sample":
+            x = model.sample(40, generator=generator)
+        curves.append(score_curve(model, x, num_masks=num_masks, generator=generator, **MASKS[masks]))
+    return truth, curves, [curve.area(rows=rows) for curve in curves]
+
+
+def coverage(truth, intervals):
+    return statistics.fmean(low <= truth <= high for low, high in intervals)
+
+
+# Masks shared by fixed rows at P = 2 have one degree of freedom a size; Welch and Satterthwaite's interval is then
+# cautious (about 98%), and it is cautious too where it counts the interplay of rows and shared masks twice.
+@pytest.mark.parametrize(("rows", "num_masks", "masks", "most"), [
+    ("fixed", 2, "shared", 0.995),
+    ("fixed", 5, "shared", LEVEL + NOISE),
+    ("fixed", 30, "shared", LEVEL + NOISE),
+    ("fixed", 2, "own", LEVEL + NOISE),
+    ("fixed", 5, "own", LEVEL + NOISE),
+    ("sample", 1, "own", LEVEL + NOISE),
+    ("sample", 5, "own", LEVEL + NOISE),
+    ("sample", 2, "shared, rows kept", 0.995),
+    ("sample", 30, "shared, rows kept", LEVEL + NOISE),
+])
+def test_the_interval_covers_the_truth_as_often_as_it_says(rows, num_masks, masks, most):
+    truth, _, estimates = draw_estimates(rows, num_masks, masks)
+    covered = coverage(truth, [estimate.interval(LEVEL) for estimate in estimates])
+    assert LEVEL - NOISE <= covered <= most
+    means = [estimate.mean for estimate in estimates]
+    assert statistics.fmean(means) == pytest.approx(truth, abs=4 * statistics.stdev(means) / math.sqrt(REPEATS))
+
+
+def test_two_masks_need_students_t():
+    """The test above can fail: normal quantiles, as if the error were known, cover too seldom at P = 2."""
+    truth, _, estimates = draw_estimates("fixed", 2, "shared")
+    half = stats.norm.ppf(0.5 + LEVEL / 2)
+    normal = [(estimate.mean - half * estimate.stderr, estimate.mean + half * estimate.stderr)
+              for estimate in estimates]
+    assert coverage(truth, normal) < LEVEL - NOISE
+
+
+def test_sizes_share_their_rows():
+    """The test above can fail: a row's scores at two sizes are correlated, so their errors must not be added as if
+    they were independent."""
+    truth, curves, _ = draw_estimates("sample", 30, "shared, rows kept")
+    naive = [Estimate(curve.mean.sum(), math.sqrt(curve.rows.var(1, ddof=1).sum() / 40), 39) for curve in curves]
+    assert coverage(truth, [estimate.interval(LEVEL) for estimate in naive]) < 0.8
+
+
+def test_the_standard_error_falls_as_one_over_root_p(generator):
+    model = a_model()
+    x = model.sample(10, generator=generator)
+    few, many = (score_curve(model, x, num_masks=p, generator=generator) for p in (400, 6400))
+    assert few.area().stderr / many.area().stderr == pytest.approx(4, rel=0.1)
+    assert (few.stderr[:-1] / many.stderr[:-1] == pytest.approx(4, rel=0.2))
+
+
+@every_way
+def test_the_standard_error_at_each_size_is_that_of_the_mean(options, generator):
+    """stderr against the spread of the mean itself over many repetitions, for each size."""
+    model = a_model()
+    x = model.sample(10, generator=generator)
+    curves = [score_curve(model, x, num_masks=4, generator=generator, **options) for _ in range(400)]
+    spread = np.std([curve.mean for curve in curves], axis=0, ddof=1)
+    claimed = np.sqrt(np.mean([curve.variance for curve in curves], axis=0))
+    np.testing.assert_allclose(claimed[:-1], spread[:-1], rtol=4 / math.sqrt(2 * 400))
+    np.testing.assert_allclose([claimed[-1], spread[-1]], 0, atol=1e-12)  # m = D has one mask only
+
+
+@every_way
+def test_the_curve_tends_to_the_exact_one(options, generator):
+    model = a_model()
+    x = model.sample(4, generator=generator)
+    curve, exact = score_curve(model, x, num_masks=2000, generator=generator, **options), exact_curve(model, x)
+    assert (abs(curve.mean - exact.mean)[:-1] < 4 * curve.stderr[:-1]).all()
+    assert curve.sizes.tolist() == [1, 2, 3, 4, 5]
+    if curve.rows is not None:
+        np.testing.assert_allclose(curve.rows.mean(1), curve.mean, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(curve.rows, exact.rows, rtol=0, atol=0.2)
+
+
+@every_way
+def test_one_mask_a_size_has_no_standard_error(options, generator):
+    model = a_model()
+    curve = score_curve(model, model.sample(4, generator=generator), generator=generator, **options)
+    assert np.isnan(curve.stderr).all()
+    area = curve.area()
+    assert math.isfinite(area.mean) and math.isnan(area.stderr) and all(map(math.isnan, area.interval()))
+    if options == {"share_masks": False}:  # but for a population, the spread over rows holds their masks' noise too
+        assert curve.area(rows="sample").stderr > 0
+
+
+def linear_curve(num_tokens, sizes):
+    sizes = np.array(sizes)
+    return ScoreCurve(num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, np.full(len(sizes), 4.0), None, True)
+
+
+@pytest.mark.parametrize("sizes", [[1, 10], [1, 3, 10], [1, 2, 5, 9, 10], list(range(1, 11))])
+def test_a_subset_of_sizes_is_exact_for_straight_lines(sizes):
+    curve = linear_curve(10, sizes)
+    assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
+    area = curve.area()
+    assert area.mean == pytest.approx(sum(-2 - 0.3 * m for m in range(1, 11)), abs=1e-12)
+    assert area.stderr**2 == pytest.approx((curve.weights**2 * curve.variance).sum())
+    if len(sizes) == 10:
+        np.testing.assert_array_equal(curve.weights, np.ones(10))
+
+
+@pytest.mark.parametrize("sizes", [[4], [3, 8], [2, 5, 9]])
+def test_sizes_beyond_the_ends_are_read_off_the_nearest(sizes):
+    curve = linear_curve(10, sizes)
+    every = np.clip(np.arange(1, 11), sizes[0], sizes[-1])
+    assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
+    assert curve.area().mean == pytest.approx((-2 - 0.3 * every).sum(), abs=1e-12)
+
+
+def test_the_weights_by_hand():
+    """D = 5 at sizes 1, 3, 5: S(2) and S(4) are means of their neighbours."""
+    np.testing.assert_allclose(linear_curve(5, [1, 3, 5]).weights, [1.5, 2, 1.5])
+
+
+def test_pooled_degrees_of_freedom():
+    """Welch and Satterthwaite by hand: (1 + 4)^2 / (1^2/4 + 4^2/4), and one variance keeps its own."""
+    curve = ScoreCurve(2, np.array([1, 2]), np.zeros(2), np.array([1.0, 4.0]), np.full(2, 4.0), None, True)
+    assert curve.area().dof == pytest.approx(25 / (17 / 4))
+    one = ScoreCurve(2, np.array([1, 2]), np.zeros(2), np.array([3.0, 0.0]), np.array([7.0, math.inf]), None, True)
+    assert one.area().dof == pytest.approx(7)
+
+
+class Ramp:
+    """log p(x_j | x_R) = -j x_j: rows of zeros have no spread at all."""
+
+    num_tokens = 5
+
+    def conditional_log_prob(self, x, observed):
+        return torch.where(observed, 0.0, -x * torch.arange(5))
+
+
+def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
+    """Rows with masks of their own: where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
+    one = torch.tensor([[1.0], [0], [0], [0]], dtype=torch.float64).expand(4, 5)
+    curve = score_curve(Ramp(), one, [2], num_masks=6, share_masks=False, generator=generator)
+    assert curve.dof[0] == pytest.approx(5)
+    curve = score_curve(Ramp(), torch.ones_like(one), [2], num_masks=200, share_masks=False, generator=generator)
+    assert curve.dof[0] == pytest.approx(4 * 199, rel=0.05)  # rows alike: those of all rows
+
+
+def test_intervals_by_hand():
+    low, high = Estimate(-3.0, 0.5, 4).interval(0.9)
+    assert (low, high) == pytest.approx((-3 - 0.5 * 2.131847, -3 + 0.5 * 2.131847), abs=1e-6)
+    assert Estimate(-3.0, 0.5).interval() == pytest.approx((-3 - 0.5 * 1.959964, -3 + 0.5 * 1.959964), abs=1e-6)
+    assert Estimate(-3.0, 0.0).interval() == (-3.0, -3.0)
+    assert str(Estimate(-3.0, 0.25)) == "-3.000 +- 0.250" and str(Estimate(-3.0, math.nan)) == "-3.000"
+
+
+def test_the_truncated_sum_is_a_difference_of_marginals(generator):
+    """sum_{m <= M} S(x; m) = log p(x) - E_R[log p(x_R)], |R| = D - M: for any model, here by enumeration."""
+    model = a_model()
+    x = model.sample(3, generator=generator)
+    mean, covariance = model.mean.numpy(), oracles.ppca_covariance(model.weight.numpy(), 0.4)
+    curve = exact_curve(model, x)
+    for size in range(1, 6):
+        marginals = [oracles.gaussian_marginal(mean, covariance, row, oracles.rest(5, masked))
+                     for row in x.numpy() for masked in oracles.subsets(5, size)]
+        truncated = curve.truncated(size)
+        assert truncated.mean == pytest.approx(model.log_prob(x).mean().item() - np.mean(marginals), abs=1e-11)
+        assert truncated.stderr == 0
+    assert curve.truncated(5) == curve.area()
+    estimated = score_curve(model, x, num_masks=50, generator=generator)
+    part = estimated.truncated(3)
+    assert part.mean == pytest.approx(estimated.mean[:3].sum())
+    assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
+
+
+def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
+    model = a_model()
+    x = model.sample(3, generator=generator)
+    observed = random_masks(5, [1, 2, 5], generator=generator)
+    own = random_masks(5, torch.tensor([[1, 2, 3], [5, 4, 4]]), generator=generator)
+    answers = model.conditional_log_prob(x, observed[:, None])
+    for p, size in enumerate([1, 2, 5]):
+        expected = statistics.fmean(answers[p, n].sum().item() / size for n in range(3))
+        for data in (x, summarise(model, x)):
+            assert mean_score(model, data, observed)[p].item() == pytest.approx(expected, abs=1e-12)
+    for p in range(2):
+        expected = statistics.fmean(
+            (model.conditional_log_prob(x[n], own[p, n]).sum() / (~own[p, n]).sum()).item() for n in range(3))
+        assert mean_score(model, x, own)[p].item() == pytest.approx(expected, abs=1e-12)
+
+
+@every_way
+def test_memory_stays_bounded(options, generator, monkeypatch):
+    """Whatever the number of rows and masks, a model is asked for at most MOST_ELEMENTS answers at once."""
+    monkeypatch.setattr("mptlml.score.MOST_ELEMENTS", 1000)
+    model, x = Recorder(4), torch.zeros(60, 4, dtype=torch.float64)
+    curve = score_curve(model, x, num_masks=100, generator=generator, **options)  # 24,000 answers a size
+    assert model.largest <= 1000 and 4 * 24 <= model.calls < 4 * 40
+    np.testing.assert_array_equal(curve.mean, -np.ones(4))
+    assert curve.area().mean == -4
+    model.largest = 0
+    exact_curve(model, torch.zeros(200, 4, dtype=torch.float64))
+    chain_rule(model, torch.zeros(200, 4, dtype=torch.float64), all_orders(4))
+    assert model.largest <= 1000
+
+
+def test_blocks_change_nothing(generator, monkeypatch):
+    """The same masks, asked about in one block or in many, give the same answers."""
+    model = a_model()
+    x = model.sample(12, generator=generator)
+
+    def answers():
+        curve = score_curve(model, x, num_masks=9, keep_rows=True, generator=torch.Generator().manual_seed(2))
+        return curve.rows, curve.variance, exact_curve(model, x).rows, chain_rule(model, x, all_orders(5)[:7])
+
+    whole = answers()
+    monkeypatch.setattr("mptlml.score.MOST_ELEMENTS", 70)  # less than the answers of one order, or of one size's masks
+    for one, other in zip(whole, answers(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
+
+
+def test_sizes_are_sorted_and_counted_once(generator):
+    model = a_model()
+    curve = score_curve(model, model.sample(3, generator=generator), [5, 2, 2], num_masks=2, generator=generator)
+    assert curve.sizes.tolist() == [2, 5] and curve.weights.sum() == pytest.approx(5)
+
+
+def test_order_spread_measures_disagreement(generator):
+    """Zero for one joint distribution; above zero for conditionals that no joint has."""
+    model = a_model()
+    x = model.sample(3, generator=generator)
+    assert order_spread(model, x, num_orders=20, generator=generator).max() < 1e-12
+
+    class Torn(PPCA):
+        """Token 0 is predicted as if its noise were larger, whatever it is conditioned on."""
+
+        def conditional_log_prob(self, x, observed):
+            other = PPCA(self.weight, 2 * self.noise_variance).conditional_log_prob(x, observed)
+            return torch.where(torch.arange(5) == 0, other, super().conditional_log_prob(x, observed))
+
+    torn = Torn(model.weight, model.noise_variance)
+    spread = order_spread(torn, x, num_orders=20, generator=torch.Generator().manual_seed(6))
+    sums = chain_rule(torn, x, all_orders(5)).sum(-1)
+    assert (spread > 0.01).all()
+    torch.testing.assert_close(spread, sums.std(0), rtol=0.5, atol=0)
+    # the area is the mean over orders of the chain rule, joint or not (Eq. 3)
+    np.testing.assert_allclose(exact_curve(torn, x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
