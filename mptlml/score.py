@@ -164,7 +164,7 @@ def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_row
     has no standard error (NaN) for fixed rows. Raises ValueError: rows, sizes or num_masks out of range.
     """
     check_rows(x, model.num_tokens)
-    check_count(num_masks, "num_masks")
+    num_masks = check_count(num_masks, "num_masks")
     sizes = torch.arange(1, model.num_tokens + 1) if sizes is None else check_sizes(sizes, model.num_tokens).unique()
     together = share_masks and not keep_rows and hasattr(model, "mean_conditional_log_prob")
     data = summarise(model, x) if together else x

@@ -1,0 +1,259 @@
+"""Claims, glue and animations, as a page would show them."""
+
+import html.parser
+import json
+import math
+import re
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+from mptlml import Estimate, report
+
+ENTRY = """
+- {id: %s, chapter: %s, place: Table 1, statement: "1 < 2 & so on.", paper: %s, unit: nats, band: [1, 2], why: a law,
+   verdict: %s, format: ".2f"}
+"""
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """Everything displayed: [(content, metadata)]."""
+    outputs = []
+    monkeypatch.setattr(report, "display", lambda content, metadata=None, **_: outputs.append((content, metadata)))
+    return outputs
+
+
+@pytest.fixture(autouse=True)
+def a_small_book(tmp_path, monkeypatch):
+    """Three claims of two chapters; the plot style and the notebook's figure format are put back afterwards."""
+    book = tmp_path / "claims.yml"
+    book.write_text(ENTRY % ("a", "01_one", '"1.5 ± 0.1"', "reproduced") + ENTRY % ("b", "01_one", "null", "new")
+                    + ENTRY % ("c", "02_two", "null", "not reproduced"))
+    monkeypatch.setattr(report, "CLAIMS_FILE", book)
+    monkeypatch.setattr(report, "_chapter", {})
+    monkeypatch.setattr(report, "set_matplotlib_formats", lambda *_: None)
+    report.claims.cache_clear()
+    with mpl.rc_context():
+        yield book
+    plt.close("all")
+    report.claims.cache_clear()
+
+
+def glued(outputs):
+    """{name: text} of everything glued, in the form that the book's builder reads."""
+    prefix = "application/papermill.record/"
+    found = {}
+    for content, metadata in outputs:
+        if metadata:
+            assert metadata["scrapbook"]["mime_prefix"] == prefix
+            (mime, text), = content.items()
+            assert mime.startswith(prefix + "text/")
+            found[metadata["scrapbook"]["name"]] = text
+    return found
+
+
+def page(outputs):
+    return "".join(content.data for content, metadata in outputs if not metadata)
+
+
+class Page(html.parser.HTMLParser):
+    """All tags of a page, [(tag, attributes)], and the tags left open."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("input", "br", "img"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("value", [1, 1.5, 2, np.float64(1.25), torch.tensor(1.5)])
+def test_a_claim_inside_its_band(value, shown):
+    report.start("01_one")
+    report.claim("a", value, stderr=0.1)
+    record = glued(shown)
+    assert eval(record["a-value"]) == f"{float(value):.2f} ± 0.10"
+    assert eval(record["a-verdict"]) == "reproduced"
+    text = page(shown)
+    assert "1 &lt; 2 &amp; so on." in text and "band 1 to 2" in text and "paper: 1.5 ± 0.1" in text
+    assert Page(text).open == []
+
+
+@pytest.mark.parametrize("value", [0.999, 2.001, math.inf, -math.inf, math.nan, torch.tensor(math.nan)])
+def test_a_claim_outside_its_band_stops_the_page(value, shown):
+    report.start("01_one")
+    with pytest.raises(report.ClaimError, match=r"a: 1 < 2 & so on. Measured .*, the band is \[1, 2\] \(a law\)"):
+        report.claim("a", value)
+    assert not shown  # and nothing is glued that a later page could show
+
+
+def test_unknown_claims():
+    report.start("01_one")
+    with pytest.raises(KeyError, match="nowhere"):
+        report.claim("nowhere", 1)
+    with pytest.raises(KeyError, match="nowhere"):
+        report.not_run("nowhere", "no data")
+
+
+def test_a_claim_that_was_not_run_says_why(shown):
+    report.start("01_one")
+    report.not_run("a", "no data here")
+    assert eval(glued(shown)["a-verdict"]) == "not run here" and "no data here" in page(shown)
+
+
+def test_closing_wants_every_claim_of_the_chapter(shown):
+    report.start("01_one")
+    report.claim("a", 1.5)
+    with pytest.raises(report.ClaimError, match=r"listed but not checked \['b'\]"):
+        report.closing()
+    report.not_run("b", "no data")
+    report.closing()
+    record = glued(shown)
+    assert float(record["01_one-seconds"]) >= 0 and float(record["01_one-megabytes"]) > 10
+    assert "1 of 2 claims checked" in page(shown)
+
+
+def test_closing_wants_no_other_chapters_claim(shown):
+    report.start("02_two")
+    report.claim("c", 1.5)
+    report.claim("a", 1.5)
+    with pytest.raises(report.ClaimError, match=r"checked but listed elsewhere \['a'\]"):
+        report.closing()
+
+
+def test_closing_minds_the_memory_of_a_binder(shown, monkeypatch):
+    monkeypatch.setattr(report, "MOST_BYTES", 2**20)
+    report.start("02_two")
+    report.claim("c", 1.5)
+    with pytest.raises(MemoryError, match="02_two took"):
+        report.closing()
+
+
+def test_a_new_chapter_begins_with_nothing_checked(shown):
+    report.start("01_one")
+    report.claim("a", 1.5)
+    report.start("02_two")
+    report.claim("c", 1.5)
+    report.closing()
+
+
+@pytest.mark.parametrize("entry", [
+    "- {id: a}", ENTRY % ("a", "x", "null", "proved"), ENTRY % ("a", "x", "null", "new") * 2,
+    (ENTRY % ("a", "x", "null", "new")).replace("[1, 2]", "[2, 1]"),
+], ids=["fields missing", "unknown verdict", "an id twice", "empty band"])
+def test_ill_formed_claims(entry, a_small_book):
+    a_small_book.write_text(entry)
+    with pytest.raises(ValueError, match="well formed|share an id"):
+        report.claims()
+
+
+@pytest.mark.parametrize(("value", "text"), [(3, "3"), (1.5, "1.5"), ("two", "'two'"), (torch.tensor(2.0), "2.0"),
+                                             (np.float64(0.1), "0.1"), (np.int64(4), "4")])
+def test_glue_keeps_plain_values(value, text, shown):
+    report.glue("n", value)
+    assert glued(shown) == {"n": text}
+
+
+def draw(height):
+    figure, axes = plt.subplots()
+    axes.plot([0, 1], [0, height], marker="o", label="line")
+    axes.fill_between([0, 1], [0, height])
+    axes.legend()
+    axes.set_title("title")
+    return figure
+
+
+LABELS = ["P = 1", "P < 10 & more", 'the "last" </script>']
+
+
+def test_an_animation_is_a_slider_of_svg_frames(shown):
+    report.start("01_one")
+    report.animate(draw, [1, 2, 3], LABELS, 'Heights, "growing" <fast>')
+    text = page(shown)
+    parsed = Page(text)
+    assert parsed.open == []
+    tags = parsed.tags
+    assert [tag for tag, _ in tags].count("svg") == 3
+    frames = [attrs for _, attrs in tags if attrs.get("class") == "frame"]
+    assert ["hidden" in attrs for attrs in frames] == [True, True, False]  # in print, the last frame
+    slider, = [attrs for tag, attrs in tags if tag == "input"]
+    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "2", "2")
+    assert slider["aria-valuetext"] == LABELS[-1]
+    picture, = [attrs for _, attrs in tags if attrs.get("role") == "img"]
+    assert picture["aria-label"] == 'Heights, "growing" <fast>'
+    assert {"label", "button", "output"} <= {tag for tag, _ in tags}
+    assert text.count("</script>") == 1  # a label cannot end the script
+    assert json.loads(re.search(r"const labels = (.*);", text)[1]) == LABELS
+    assert plt.get_fignums() == []
+
+
+def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
+    report.start("01_one")
+    report.animate(draw, [1, 1], ["a", "b"], "alt")  # the same frame twice
+    report.animate(draw, [1], ["a"], "alt")
+    report.glue_figure("front", draw(1), 'a "front" <page>')
+    text = page(shown) + glued(shown)["front"]
+    tags = Page(text).tags
+    ids = [attrs["id"] for _, attrs in tags if "id" in attrs]
+    assert len(ids) == len(set(ids)) > 20
+    used = re.findall(r'href="#([^"]+)"', text) + re.findall(r"url\(#([^)]+)\)", text)
+    assert used and set(used) <= set(ids)
+    assert not [attrs for _, attrs in tags if "src" in attrs]
+    links = [value for _, attrs in tags for name, value in attrs.items() if name.endswith("href")]
+    assert links and all(link.startswith("#") for link in links)
+    assert "@import" not in text and "url(http" not in text
+    assert 'aria-label="a &quot;front&quot; &lt;page&gt;"' in text
+
+
+def test_the_same_animation_is_the_same_page(shown, monkeypatch):
+    pages = []
+    for _ in range(2):
+        monkeypatch.setattr(report, "_figures", iter(range(1, 5)))
+        report.start("01_one")
+        report.animate(draw, [1, 2], ["a", "b"], "alt")
+        pages.append(page(shown))
+        shown.clear()
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize(("frames", "labels"), [([1, 2], ["a"]), ([], [])])
+def test_frames_and_labels_must_pair(frames, labels, shown):
+    report.start("01_one")
+    with pytest.raises(ValueError, match=f"{len(frames)} frames and {len(labels)} labels"):
+        report.animate(draw, frames, labels, "alt")
+    assert not shown
+
+
+def test_a_table_escapes_and_formats(shown):
+    report.table([["<a>", 1.234], ["b", -2.0]], ["name & co", "value"], "Caption < 1", ["", ".1f"])
+    text = page(shown)
+    assert Page(text).open == []
+    assert re.findall(r"<td>(.*?)</td>", text) == ["&lt;a&gt;", "1.2", "b", "-2.0"]
+    assert '<th scope="col">name &amp; co</th>' in text and "<caption>Caption &lt; 1</caption>" in text
+    with pytest.raises(ValueError):
+        report.table([["a"]], ["a", "b"], "short row")
+
+
+def test_a_note_shows_only_where_there_is_one(shown):
+    report.show_note("")
+    assert not shown
+    report.show_note("digits <stand> in")
+    assert "digits &lt;stand&gt; in" in page(shown)
+
+
+def test_brackets():
+    assert report.bracket(Estimate(-1.23456, 0.01234)) == "-1.235 ± 0.012"
+    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "-1.2"
