@@ -108,14 +108,16 @@ class Recursive:
     """p(x_j | x_R) by encoding and decoding in turn, T = `num_passes` times, the visible tokens put back each time.
 
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else take its
-    mean. The answer is log N(x_j; f_j(z_T), s^2) for that ONE z, so for a mask the sum over tokens is also the joint
-    log p(x_M | z_T). Gradients flow through the last pass only: earlier ones fill in data.
+    mean. redraw: hidden tokens get the likelihood's noise as well, which with an exact encoder is Gibbs sampling; else
+    they get f(z). The answer is log N(x_j; f_j(z_T), s^2) for that ONE z, so for a mask the sum over tokens is also the
+    joint log p(x_M | z_T). Gradients flow through the last pass only: earlier ones fill in data.
     """
 
     vae: DeepVAE
     generator: torch.Generator
     num_passes: int = 3
     sample: bool = True
+    redraw: bool = False
     fill: torch.Tensor | float = 0.0
 
     def __post_init__(self):
@@ -136,7 +138,10 @@ class Recursive:
                 if self.sample:
                     z = z + deviation * _randn(z.shape, z, self.generator)
                 if turn < self.num_passes - 1:
-                    guess = torch.where(observed, x, self.vae.decoder(z))
+                    filled = self.vae.decoder(z)
+                    if self.redraw:
+                        filled = filled + self.vae.log_noise.exp() * _randn(filled.shape, z, self.generator)
+                    guess = torch.where(observed, x, filled)
         return z
 
 

@@ -3,7 +3,8 @@
 p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta - sum_j
 softplus(eta_j): one matrix product for all rows and all nodes z_q. With nodes and weights w_q that sum to one the model
 IS a finite mixture of products: given the observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q),
-and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one joint distribution, whatever the rule.
+and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one joint distribution,
+whatever the rule.
 """
 
 import math
@@ -93,6 +94,14 @@ class LinearVAE:
         """The same weights, detached, under another rule."""
         return LinearVAE(self.weight.detach().to(dtype), self.bias.detach().to(dtype), rule)
 
+    def adaptive_log_prob(self, x, per_axis=3):
+        """log p(x), nats [N], of rows x [N, D] by Gauss-Hermite nodes around each row's own peak: to score with."""
+        rule, parts = hermite_rule(per_axis, self.num_latents).to(self.weight), []
+        for rows in x.split(100):
+            every = torch.ones_like(rows, dtype=torch.bool)
+            parts.append(self.around_mode(rows, every, rule.nodes, rule.log_weights)[1].logsumexp(-1))
+        return torch.cat(parts)
+
     def sample(self, num_rows, *, generator):
         """Rows [N, D] drawn from the model, z from the prior itself and not from the rule."""
         check_count(num_rows, "num_rows")
@@ -181,28 +190,40 @@ class LinearVAE:
 
 @dataclass
 class Encoder:
-    """q(z | x) = N(V x + c, diag(exp(U x + d))): linear in x. weight [2 K, D], bias [2 K]: V over U, c over d."""
+    """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
+
+    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would move z by as
+    much as D steps, and training would crawl for fear of it.
+    """
 
     weight: torch.Tensor
     bias: torch.Tensor
+    centre: torch.Tensor
 
-    def elbo(self, decoder_weight, decoder_bias, x, *, generator):
-        """log p(x) is at least this: E_q[log p(x | z)] - KL(q || p), one draw of z a row; nats a row [N]."""
-        mean, log_variance = self.moments(x)
-        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
-        logits = (mean + draw * (0.5 * log_variance).exp()) @ decoder_weight.T + decoder_bias
-        fit = (x * logits - softplus(logits)).sum(-1)
-        return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+    @classmethod
+    def start(cls, x, num_latents, *, generator):
+        """Small random weights for rows x [N, D]: close to the prior, whatever the row."""
+        weight = 0.3 * torch.randn(2 * num_latents, x.shape[1], generator=generator, dtype=x.dtype)
+        return cls(weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
 
     def moments(self, x):
         """Mean and log variance of q(z | x): two tensors [N, K]."""
-        return (x @ self.weight.T + self.bias).chunk(2, -1)
+        return ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
+
+    def elbo(self, weight, bias, x, *, generator):
+        """E_q[log p(x | z)] - KL(q || p) with one draw of z a row, nats a row [N]; on average at most log p(x)."""
+        mean, log_variance = self.moments(x)
+        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        logits = (mean + draw * (0.5 * log_variance).exp()) @ weight.T + bias
+        fit = (x * logits - softplus(logits)).sum(-1)
+        return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
 def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
     """Where training starts: small random weights and the bias that gives each pixel its mean: W [D, K], b [D].
 
-    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias.
+    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias. Raises
+    ValueError: tokens other than 0 and 1.
     """
     if not ((x == 0) | (x == 1)).all():
         raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")

@@ -13,6 +13,7 @@ from conftest import global_states
 from mptlml import (
     PPCA,
     BernoulliMixture,
+    LinearVAE,
     all_masks,
     all_orders,
     chain_rule,
@@ -23,6 +24,7 @@ from mptlml import (
     random_orders,
     score_curve,
 )
+from mptlml.linear_vae import disc_rule
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
@@ -65,6 +67,12 @@ def _mixture(num_tokens, num_components):
                 ((num_components,), (num_components, num_tokens)), num_tokens, values=(0.0, 1.0))
 
 
+def _linear_vae(num_tokens, num_latents, spacing):
+    rule = disc_rule(spacing, 4.5, num_latents)
+    return Case(lambda weight, bias: LinearVAE(weight, bias, rule), ((num_tokens, num_latents), (num_tokens,)),
+                num_tokens, values=(0.0, 1.0))
+
+
 MODELS = {
     "PPCA D=1 K=1": _ppca(1, 1),
     "PPCA D=2 K=2": _ppca(2, 2),
@@ -74,6 +82,8 @@ MODELS = {
     "BernoulliMixture D=4 C=1": _mixture(4, 1),
     "BernoulliMixture D=5 C=3": _mixture(5, 3),
     "BernoulliMixture D=8 C=4": _mixture(8, 4),
+    "LinearVAE D=1 K=1": _linear_vae(1, 1, 0.2),
+    "LinearVAE D=5 K=2": _linear_vae(5, 2, 0.5),
 }
 
 
