@@ -49,7 +49,8 @@ def main():
             began = time.process_time()
             way(model, x, observed)
             best = min(best, time.process_time() - began)
-        print(f"{name:30s} {1e3 * best:9.1f} ms of processor time, largest difference {(answer - truth).abs().max():.1e}")
+        error = (answer - truth).abs().max()
+        print(f"{name:30s} {1e3 * best:9.1f} ms of processor time, largest difference {error:.1e}")
 
 
 if __name__ == "__main__":

@@ -138,10 +138,11 @@ class LinearVAE:
         seen = torch.where(observed, x, 0.0)
         return self.rule.log_weights + seen @ self.logits.T - observed.to(seen) @ softplus(self.logits).T
 
-    def mode(self, x, observed, *, num_steps=30):
+    def mode(self, x, observed, *, num_steps=30, tolerance=1e-6):
         """The peak of p(z | x_R) and a root L of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
 
-        log p(z | x_R) is concave, so there is one peak; Newton's steps are halved until they climb.
+        log p(z | x_R) is concave, so there is one peak; Newton's steps are halved until they climb,
+        and end when none is longer than `tolerance`.
         """
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
         eye = torch.eye(self.num_latents, dtype=self.weight.dtype, device=self.weight.device)
@@ -168,7 +169,7 @@ class LinearVAE:
                     break
                 scale = torch.where(falls[:, None], scale / 2, scale)
             z = z + scale * step
-            if step.abs().max() < 1e-6:
+            if step.abs().max() < tolerance:
                 break
         return z, torch.linalg.cholesky(torch.linalg.inv(precision(z)[1]))
 
@@ -179,7 +180,7 @@ class LinearVAE:
         draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The logsumexp of
         the second is log p(x_R), its softmax the posterior's shares.
         """
-        mode, root = self.mode(x, observed)
+        mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
         nodes = mode[:, None] + offsets @ root.mT
         logits = nodes @ self.weight.T + self.bias  # [N, Q, D]
         likelihood = (torch.where(observed, x, 0.0)[:, None] * logits - observed[:, None] * softplus(logits)).sum(-1)
