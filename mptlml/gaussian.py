@@ -43,6 +43,13 @@ class SecondMoment:
             return cls(mean, root=root)
         return cls(mean, covariance=root.T @ root)
 
+    def about(self, point):
+        """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
+        offset = self.mean - point
+        if self.root is not None:
+            return SecondMoment(point, root=torch.cat([self.root, offset[None]]))
+        return SecondMoment(point, covariance=self.covariance + torch.outer(offset, offset))
+
     def times(self, left):
         """left [..., D] times the covariance: [..., D]."""
         flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
@@ -153,27 +160,28 @@ class PPCA:
         """
         moment = data if isinstance(data, SecondMoment) else self.summarise(data)
         check_shapes(moment.mean, observed, self.num_tokens)
+        about_mu = moment.about(self.mean)
         step = max(1, BLOCK // self.weight.numel())
-        return torch.cat([self._mean_block(moment, part) for part in observed.split(step)])
+        return torch.cat([self._mean_block(about_mu, part) for part in observed.split(step)])
 
     def _mean_block(self, moment, observed):
-        seen = observed[:, None] * self.weight.T.contiguous()  # W_R^T, zero columns at masked tokens [P, K, D]
-        offset = moment.mean - self.mean
-        cross = moment.times(seen) + (seen @ offset)[..., None] * offset  # W_R^T C, C about mu [P, K, D]
-        gain = self._gain(self._root(observed))  # A^-1 W^T [P, K, D]
+        wt = self.weight.T.contiguous()
+        seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
+        cross = moment.times(seen)  # W_R^T C, C the second moment about mu [P, K, D]
+        gain = torch.cholesky_inverse(self._root(observed)) @ wt  # A^-1 W^T [P, K, D]
         latent_second = cross @ seen.mT  # W_R^T C_RR W_R [P, K, K]
-        squared = moment.diagonal() + offset.square() + (gain * (latent_second @ gain - 2 * cross)).sum(-2)
-        variance = self.noise_variance * (1 + (gain * self.weight.T).sum(-2))
+        change = torch.baddbmm(cross, latent_second, gain, beta=-2)  # latent_second @ gain - 2 cross
+        squared = moment.diagonal() + (gain * change).sum(-2)
+        variance = self.noise_variance * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
     def mean_log_prob(self, data):
         """The LML averaged over rows, nats a row (a scalar); data as in `mean_conditional_log_prob`."""
-        moment = data if isinstance(data, SecondMoment) else self.summarise(data)
+        moment = (data if isinstance(data, SecondMoment) else self.summarise(data)).about(self.mean)
         root = self._root(torch.ones(1, self.num_tokens, dtype=torch.bool, device=self.weight.device))[0]
-        offset = moment.mean - self.mean
         projected = torch.linalg.solve_triangular(root, self.weight.T, upper=False)  # L^-1 W^T [K, D]
-        explained = (moment.times(projected) * projected).sum() + (projected @ offset).square().sum()
-        squared = (moment.diagonal().sum() + offset.square().sum() - explained) / self.noise_variance
+        explained = (moment.times(projected) * projected).sum()
+        squared = (moment.diagonal().sum() - explained) / self.noise_variance
         log_det = (self.num_tokens - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal().log().sum()
         return -0.5 * (self.num_tokens * LOG_2PI + log_det + squared)
 
@@ -196,10 +204,6 @@ class PPCA:
     def _outer(self):
         """w_j w_j^T for each token [D, K K]."""
         return (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)
-
-    def _gain(self, root):
-        """A^-1 W^T for each mask [..., K, D]."""
-        return torch.cholesky_inverse(root) @ self.weight.T
 
 
 def _rows_times(rows, matrices):
