@@ -51,7 +51,7 @@ class BernoulliMixture:
         if not smoothing >= 0:
             raise ValueError(f"smoothing must be at least 0, got {smoothing!r}")
         every = torch.ones(x.shape[1], dtype=torch.bool, device=x.device)
-        _check_binary(x, every)
+        check_binary(x, every)
         chosen = torch.randperm(len(x), generator=generator, device=generator.device)[:num_components]
         model = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen.to(x.device)])
         history = []
@@ -87,7 +87,7 @@ class BernoulliMixture:
     def _joint(self, x, observed):
         """log weight_c + log p_c(x_R), [..., C]."""
         check_shapes(x, observed, self.num_tokens)
-        _check_binary(x, observed)
+        check_binary(x, observed)
         return self.weights.log() + self._log_likelihoods(x, observed)
 
     def _log_likelihoods(self, x, observed):
@@ -104,7 +104,7 @@ def _count_logs(counts, probs):
     return torch.where(impossible > 0, -torch.inf, logs)
 
 
-def _check_binary(x, observed):
+def check_binary(x, observed):
     """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
     bad = ~((x == 0) | (x == 1))
     bad = bad & (observed | ~torch.isnan(x))

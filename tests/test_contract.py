@@ -14,6 +14,7 @@ from mptlml import (
     PPCA,
     BernoulliMixture,
     HiddenMarkovModel,
+    LinearVAE,
     all_masks,
     all_orders,
     chain_rule,
@@ -24,6 +25,7 @@ from mptlml import (
     random_orders,
     score_curve,
 )
+from mptlml.linear_vae import disc_rule
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
@@ -72,6 +74,12 @@ def _hmm(num_tokens, num_states, vocab_size):
                 values=tuple(map(float, range(vocab_size))))
 
 
+def _linear_vae(num_tokens, num_latents, spacing):
+    rule = disc_rule(spacing, 4.5, num_latents)
+    return Case(lambda weight, bias: LinearVAE(weight, bias, rule), ((num_tokens, num_latents), (num_tokens,)),
+                num_tokens, values=(0.0, 1.0))
+
+
 MODELS = {
     "PPCA D=1 K=1": _ppca(1, 1),
     "PPCA D=2 K=2": _ppca(2, 2),
@@ -84,6 +92,8 @@ MODELS = {
     "HiddenMarkovModel D=1 H=2 V=2": _hmm(1, 2, 2),
     "HiddenMarkovModel D=5 H=3 V=3": _hmm(5, 3, 3),
     "HiddenMarkovModel D=8 H=2 V=4": _hmm(8, 2, 4),
+    "LinearVAE D=1 K=1": _linear_vae(1, 1, 0.2),
+    "LinearVAE D=5 K=2": _linear_vae(5, 2, 0.5),
 }
 
 

@@ -1,0 +1,240 @@
+"""A linear Bernoulli variational autoencoder, with its latent variable integrated out by quadrature.
+
+p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta - sum_j
+softplus(eta_j): one matrix product for all rows and all nodes z_q. With nodes and weights w_q that sum to one the model
+IS a finite mixture of products: given the observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q),
+and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one joint distribution,
+whatever the rule.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import softplus
+
+from .checks import check_count, check_finite, check_shapes
+from .discrete import check_binary
+
+CANCELS = 1e-4  # below this 1 - p has lost four digits of p: the sum is taken over the other outcome instead
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A quadrature rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], the log of prior density times cell."""
+
+    nodes: torch.Tensor
+    log_weights: torch.Tensor
+
+    def to(self, like):
+        """The rule in the dtype and on the device of a tensor."""
+        return Rule(self.nodes.to(like), self.log_weights.to(like))
+
+
+def disc_rule(spacing, radius=4.5, num_latents=2, *, generator=None):
+    """A uniform grid cut to the ball where the prior has its mass; weights sum to one.
+
+    The rule converges faster than any power of `spacing` once that falls below the width of the posterior. With a
+    `generator` the grid is shifted by a random part of a cell: a model in training cannot settle on nodes that move.
+    Raises ValueError: spacing or radius not positive, or more than 10^6 nodes in the surrounding cube.
+    """
+    check_count(num_latents, "num_latents")
+    if not 0 < spacing <= radius < math.inf:
+        raise ValueError(f"a grid needs 0 < spacing <= radius, got spacing {spacing!r}, radius {radius!r}")
+    half = math.ceil(radius / spacing)
+    if (2 * half + 1) ** num_latents > 1e6:
+        raise ValueError(f"{2 * half + 1} nodes an axis in {num_latents} dimensions are more than a million")
+    axis = spacing * torch.arange(-half, half + 1, dtype=torch.float64)
+    nodes = torch.cartesian_prod(*[axis] * num_latents).view(-1, num_latents)
+    if generator is not None:
+        nodes = nodes + spacing * (torch.rand(num_latents, generator=generator, dtype=torch.float64) - 0.5)
+    nodes = nodes[nodes.square().sum(-1) <= radius**2]
+    return Rule(nodes, (-0.5 * nodes.square().sum(-1)).log_softmax(0))
+
+
+def hermite_rule(per_axis, num_latents=2):
+    """Gauss-Hermite: exact for polynomials in z of degree below 2 per_axis on each axis. Raises ValueError: below 1."""
+    check_count(per_axis, "per_axis")
+    check_count(num_latents, "num_latents")
+    points, weights = (torch.from_numpy(a) for a in _hermite(per_axis))
+    nodes = torch.cartesian_prod(*[points] * num_latents).view(-1, num_latents)
+    log_weights = torch.cartesian_prod(*[weights.log()] * num_latents).view(-1, num_latents).sum(-1)
+    return Rule(nodes, log_weights)
+
+
+def scripts_rule():
+    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 a node.
+
+    Four nodes an axis leave three cells, so (10/3)^2 would belong there; and the prior's mass on this grid, which is
+    the sum of the weights, is 0.247 in place of one. Not a distribution, hence not a model to train.
+    """
+    axis = torch.linspace(-5, 5, 4, dtype=torch.float64)
+    nodes = torch.cartesian_prod(axis, axis)
+    return Rule(nodes, 2 * math.log(10 / 4) - math.log(2 * math.pi) - 0.5 * nodes.square().sum(-1))
+
+
+class LinearVAE:
+    """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
+
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
+    NaN.
+    """
+
+    def __init__(self, weight, bias, rule):
+        if weight.ndim != 2 or bias.shape != weight.shape[:1] or rule.nodes.shape[1:] != weight.shape[1:]:
+            raise ValueError(f"weight [D, K], bias [D] and nodes [Q, K] do not fit: {tuple(weight.shape)}, "
+                             f"{tuple(bias.shape)}, {tuple(rule.nodes.shape)}")
+        check_finite(weight, what="weight")
+        check_finite(bias, what="bias")
+        self.weight, self.bias, self.rule = weight, bias, rule.to(weight)
+        self.num_tokens, self.num_latents = weight.shape
+        self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
+
+    def with_rule(self, rule, dtype=torch.float64):
+        """The same weights, detached, under another rule."""
+        return LinearVAE(self.weight.detach().to(dtype), self.bias.detach().to(dtype), rule)
+
+    def adaptive_log_prob(self, x, per_axis=3):
+        """log p(x), nats [N], of rows x [N, D] by Gauss-Hermite nodes around each row's own peak: to score with."""
+        rule, parts = hermite_rule(per_axis, self.num_latents).to(self.weight), []
+        for rows in x.split(100):
+            every = torch.ones_like(rows, dtype=torch.bool)
+            parts.append(self.around_mode(rows, every, rule.nodes, rule.log_weights)[1].logsumexp(-1))
+        return torch.cat(parts)
+
+    def sample(self, num_rows, *, generator):
+        """Rows [N, D] drawn from the model, z from the prior itself and not from the rule."""
+        check_count(num_rows, "num_rows")
+        z = torch.randn(num_rows, self.num_latents, generator=generator, dtype=self.weight.dtype,
+                        device=self.weight.device)
+        return torch.bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator=generator)
+
+    def log_prob(self, x, observed=None):
+        """log p(x_R), nats a row [...], for x [..., D]: the LML where every token is observed (the default)."""
+        if observed is None:
+            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+        return self._log_joint(x, observed).logsumexp(-1)
+
+    def posterior(self, x, observed):
+        """p(z_q | x_R): each node's share r_q, [..., Q]."""
+        return self._log_joint(x, observed).softmax(-1)
+
+    def conditional_log_prob(self, x, observed):
+        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+        shares = self.posterior(x, observed)
+        one = shares @ self.logits.sigmoid()  # p(x_j = 1 | x_R) [..., D]
+        zero = 1 - one
+        lost = ((zero < CANCELS) & (x == 0) & ~observed).reshape(-1, self.num_tokens).any(0)  # tokens [D]
+        if lost.any():
+            zero = zero.clone()
+            zero[..., lost] = shares @ (-self.logits[:, lost]).sigmoid()
+        chosen = torch.where(x == 1, one, zero)
+        return torch.where(observed, 0.0, chosen.log() + torch.where(torch.isnan(x), x, 0.0))
+
+    def _log_joint(self, x, observed):
+        """log w_q + log p(x_R | z_q), [..., Q]."""
+        check_shapes(x, observed, self.num_tokens)
+        check_binary(x, observed)
+        seen = torch.where(observed, x, 0.0)
+        return self.rule.log_weights + seen @ self.logits.T - observed.to(seen) @ softplus(self.logits).T
+
+    def mode(self, x, observed, *, num_steps=30, tolerance=1e-6):
+        """The peak of p(z | x_R) and a root L of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
+
+        log p(z | x_R) is concave, so there is one peak; Newton's steps are halved until they climb,
+        and end when none is longer than `tolerance`.
+        """
+        seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
+        eye = torch.eye(self.num_latents, dtype=self.weight.dtype, device=self.weight.device)
+        z = self.posterior(x, observed) @ self.rule.nodes  # starts at the mean under the rule
+
+        def height(z):
+            logits = z @ self.weight.T + self.bias
+            return (seen * logits - mask * softplus(logits)).sum(-1) - 0.5 * z.square().sum(-1)
+
+        def precision(z):
+            chance = (z @ self.weight.T + self.bias).sigmoid()
+            spread = mask * chance * (1 - chance)
+            outer = self.weight[:, :, None] * self.weight[:, None, :]
+            return chance, eye + (spread @ outer.flatten(1)).unflatten(-1, eye.shape)
+
+        for _ in range(num_steps):
+            chance, curvature = precision(z)
+            slope = (seen - mask * chance) @ self.weight - z
+            step = torch.linalg.solve(curvature, slope)
+            now, scale = height(z), torch.ones_like(z[:, :1])
+            for _ in range(10):
+                falls = height(z + scale * step) < now - 1e-9
+                if not falls.any():
+                    break
+                scale = torch.where(falls[:, None], scale / 2, scale)
+            z = z + scale * step
+            if step.abs().max() < tolerance:
+                break
+        return z, torch.linalg.cholesky(torch.linalg.inv(precision(z)[1]))
+
+    def around_mode(self, x, observed, offsets, log_weights):
+        """(nodes [N, Q, K], log weight + log p(x_R, z) [N, Q]) for nodes mode + L offset, each row its own.
+
+        offsets [Q, K] or [N, Q, K] with log_weights for u ~ N(0, I): a Gauss-Hermite rule makes it adaptive quadrature;
+        draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The logsumexp of
+        the second is log p(x_R), its softmax the posterior's shares.
+        """
+        mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
+        nodes = mode[:, None] + offsets @ root.mT
+        logits = nodes @ self.weight.T + self.bias  # [N, Q, D]
+        likelihood = (torch.where(observed, x, 0.0)[:, None] * logits - observed[:, None] * softplus(logits)).sum(-1)
+        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal, both without (2 pi)
+        return nodes, log_weights + likelihood + tilt + log_det[:, None]
+
+
+@dataclass
+class Encoder:
+    """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
+
+    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would move z by as
+    much as D steps, and training would crawl for fear of it.
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+    centre: torch.Tensor
+
+    @classmethod
+    def start(cls, x, num_latents, *, generator):
+        """Small random weights for rows x [N, D]: close to the prior, whatever the row."""
+        weight = 0.3 * torch.randn(2 * num_latents, x.shape[1], generator=generator, dtype=x.dtype)
+        return cls(weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
+
+    def moments(self, x):
+        """Mean and log variance of q(z | x): two tensors [N, K]."""
+        return ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
+
+    def elbo(self, weight, bias, x, *, generator):
+        """E_q[log p(x | z)] - KL(q || p) with one draw of z a row, nats a row [N]; on average at most log p(x)."""
+        mean, log_variance = self.moments(x)
+        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        logits = (mean + draw * (0.5 * log_variance).exp()) @ weight.T + bias
+        fit = (x * logits - softplus(logits)).sum(-1)
+        return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+
+
+def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
+    """Where training starts: small random weights and the bias that gives each pixel its mean: W [D, K], b [D].
+
+    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias. Raises
+    ValueError: tokens other than 0 and 1.
+    """
+    if not ((x == 0) | (x == 1)).all():
+        raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")
+    weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype)
+    bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
+    return weight.requires_grad_(), bias.requires_grad_()
+
+
+def _hermite(per_axis):
+    from numpy.polynomial.hermite_e import hermegauss
+
+    points, weights = hermegauss(per_axis)
+    return points, weights / weights.sum()
