@@ -22,9 +22,8 @@ def global_states():
 
 
 @pytest.fixture(autouse=True)
-def global_state_is_untouched(monkeypatch):
-    """No test may see global randomness or the default dtype moved, nor the reader's own data folder."""
-    monkeypatch.delenv("MPTLML_DATA", raising=False)
+def global_state_is_untouched():
+    """Nothing tested may move global randomness or the default dtype."""
     before = global_states(), torch.get_default_dtype()
     yield
     assert (global_states(), torch.get_default_dtype()) == before, "global random state or default dtype moved"

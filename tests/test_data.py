@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torchvision.datasets  # noqa: F401 - slow to import, and the clock below is not to count it
 from sklearn.datasets import load_digits
 
 from mptlml import data
@@ -34,7 +35,8 @@ def write_idx(root, name="MNIST", images=None):
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch, tmp_path):
-    """An empty home, and a network that only counts who called: [(address, timeout), ...]."""
+    """An empty home, no folder named, and a network that only counts who called: [(address, timeout), ...]."""
+    monkeypatch.delenv("MPTLML_DATA", raising=False)
     calls = []
 
     def refuse(request, data=None, timeout=None, **_):

@@ -4,6 +4,7 @@ import html.parser
 import json
 import math
 import re
+from ast import literal_eval
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -85,8 +86,8 @@ def test_a_claim_inside_its_band(value, shown):
     report.start("01_one")
     report.claim("a", value, stderr=0.1)
     record = glued(shown)
-    assert eval(record["a-value"]) == f"{float(value):.2f} ± 0.10"
-    assert eval(record["a-verdict"]) == "reproduced"
+    assert literal_eval(record["a-value"]) == f"{float(value):.2f} ± 0.10"
+    assert literal_eval(record["a-verdict"]) == "reproduced"
     text = page(shown)
     assert "1 &lt; 2 &amp; so on." in text and "band 1 to 2" in text and "paper: 1.5 ± 0.1" in text
     assert Page(text).open == []
@@ -111,7 +112,7 @@ def test_unknown_claims():
 def test_a_claim_that_was_not_run_says_why(shown):
     report.start("01_one")
     report.not_run("a", "no data here")
-    assert eval(glued(shown)["a-verdict"]) == "not run here" and "no data here" in page(shown)
+    assert literal_eval(glued(shown)["a-verdict"]) == "not run here" and "no data here" in page(shown)
 
 
 def test_closing_wants_every_claim_of_the_chapter(shown):
