@@ -168,9 +168,10 @@ class PPCA:
         wt = self.weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
         cross = moment.times(seen)  # W_R^T C, C the second moment about mu [P, K, D]
-        gain = torch.cholesky_inverse(self._root(observed)) @ wt  # A^-1 W^T [P, K, D]
+        inverse = torch.cholesky_inverse(self._root(observed)).mT  # symmetric, and this way contiguous [P, K, K]
+        gain = inverse @ wt  # A^-1 W^T [P, K, D]
         latent_second = cross @ seen.mT  # W_R^T C_RR W_R [P, K, K]
-        change = torch.baddbmm(cross, latent_second, gain, beta=-2)  # latent_second @ gain - 2 cross
+        change = (latent_second @ inverse @ wt).sub(cross, alpha=2)  # latent_second @ gain - 2 cross [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
         variance = self.noise_variance * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
