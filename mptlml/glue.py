@@ -8,6 +8,7 @@ so.
 import contextlib
 import os
 import re
+import sys
 import urllib.error
 import urllib.request
 import warnings
@@ -58,9 +59,8 @@ def load_glue(name, *, train=False):
 
 def load_bert_tokenizer():
     """BERT-base's tokenizer of 30,522 tokens, and a note where one made from the Python reference stands in."""
-    from transformers import AutoTokenizer, logging
+    from transformers import AutoTokenizer
 
-    logging.set_verbosity_error()
     found = _from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
     if found is not None:
         return found, ""
@@ -99,7 +99,7 @@ def _from_hub(load):
         if not local and not _online():
             return None
         try:
-            with _offline() if local else contextlib.nullcontext():
+            with _quietly(), _offline() if local else contextlib.nullcontext():
                 return load(local)
         except (OSError, ConnectionError):  # not in the cache, or the connection broke off
             continue
@@ -109,16 +109,37 @@ def _from_hub(load):
 def _load_dataset(name, split):
     import datasets
 
-    level = datasets.logging.get_verbosity()
-    datasets.logging.set_verbosity_error()  # it would say on stderr that it reads its cache
-    datasets.disable_progress_bars()
     try:
         return datasets.load_dataset("nyu-mll/glue", name, split=split)
     except ValueError as error:  # the cache holds the set, but not this split of it
         raise FileNotFoundError(name, split) from error
+
+
+@contextlib.contextmanager
+def _quietly():
+    """Errors alone on stderr, and progress bars in a terminal only: a page has no place for either."""
+    import datasets
+    import huggingface_hub.utils as hub
+    from transformers.utils import logging
+
+    levels = [(library, library.get_verbosity()) for library in (datasets.logging, logging)]
+    bars = [(hub.are_progress_bars_disabled(), hub.disable_progress_bars, hub.enable_progress_bars),
+            (not datasets.is_progress_bar_enabled(), datasets.disable_progress_bars, datasets.enable_progress_bars),
+            (not logging.is_progress_bar_enabled(), logging.disable_progress_bar, logging.enable_progress_bar)]
+    if sys.stderr.isatty():
+        bars = []
+    try:
+        for library, _ in levels:
+            library.set_verbosity_error()
+        for _, disable, _ in bars:
+            disable()
+        yield
     finally:
-        datasets.enable_progress_bars()
-        datasets.logging.set_verbosity(level)
+        for library, level in levels:
+            library.set_verbosity(level)
+        for disabled, _, enable in bars:
+            if not disabled:
+                enable()
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import pytest
 
 from mptlml import glue
+from mptlml.masked_lm import MaskedLM
 
 
 @pytest.fixture
@@ -56,3 +57,19 @@ def test_one_probe_only(monkeypatch):
     assert glue._from_hub(load) is None and asked == [True]
     monkeypatch.setattr(glue, "_online", lambda: True)
     assert glue._from_hub(load) is None and asked == [True, True, False]
+
+
+def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path, capfd):
+    from transformers import BertConfig
+    from transformers.utils import logging
+
+    tokenizer = glue.make_tokenizer(["The cat sat on the mat."] * 3, 60)
+    saved = MaskedLM.random(BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
+                                       num_attention_heads=1, intermediate_size=8), tokenizer, seed=0)
+    saved.model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    capfd.readouterr()
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    assert glue.load_masked_lm(str(tmp_path)).vocab_size == len(tokenizer)
+    assert capfd.readouterr() == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
