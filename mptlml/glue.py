@@ -83,7 +83,13 @@ def make_tokenizer(texts, vocab_size, *, fill=False):
     from transformers import PreTrainedTokenizerFast
 
     trained = BertWordPieceTokenizer(lowercase=True)
-    trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False, special_tokens=list(SPECIAL))
+    # The trainer numbers letters as it meets them, in an order that differs from run to run, and breaks ties between
+    # pieces by these numbers. Given the letters first, in order, it finds the same pieces each time.
+    split = trained._tokenizer.pre_tokenizer.pre_tokenize_str
+    words = {word for text in texts for word, _ in split(trained.normalize(text))}
+    letters = sorted(set("".join(words))) + sorted({"##" + letter for word in words for letter in word[1:]})
+    trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False, special_tokens=[*SPECIAL, *letters])
+    trained = BertWordPieceTokenizer(trained.get_vocab(), lowercase=True)  # where only SPECIAL are special
     if fill:
         trained.add_tokens([f"[unused{k}]" for k in range(vocab_size - trained.get_vocab_size())])
     pad, unk, cls, sep, mask = SPECIAL

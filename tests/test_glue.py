@@ -73,3 +73,12 @@ def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path
     assert glue.load_masked_lm(str(tmp_path)).vocab_size == len(tokenizer)
     assert capfd.readouterr() == ("", "")
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+def test_the_same_text_gives_the_same_tokenizer():
+    texts = glue._python_reference()[:2000]
+    one, two = (glue.make_tokenizer(texts, 300) for _ in range(2))
+    assert one.get_vocab() == two.get_vocab() and len(one) == 300
+    assert one.convert_ids_to_tokens(one(texts[0]).input_ids) == two.convert_ids_to_tokens(two(texts[0]).input_ids)
+    back = one.decode(one(texts[0]).input_ids, skip_special_tokens=True)
+    assert back.replace(" ", "") == texts[0].lower().replace(" ", "")
