@@ -1,4 +1,4 @@
-"""Figures that move without a kernel: what the pages hold, against other ways to the same numbers, and their scripts."""
+"""Figures that move without a kernel: what the pages hold, against other ways to the same numbers; their scripts."""
 
 import itertools
 import json
