@@ -29,7 +29,7 @@ def is_generic(alt):
 def poor_alts(page):
     """Pictures of the article whose alt text or label is missing or says nothing."""
     found = page.evaluate("""() => [...document.querySelectorAll("article :is(img, svg, canvas, [role=img])")]
-      .filter(picture => !picture.closest("[aria-hidden=true], [role=presentation], mjx-container")
+      .filter(picture => !picture.closest("[aria-hidden=true], [role=presentation], mjx-container, button")
                          && !picture.parentElement.closest("[role=img], svg"))
       .map(picture => [picture.outerHTML.slice(0, 100), picture.getAttribute("alt")
         ?? picture.getAttribute("aria-label") ?? picture.querySelector(":scope > title")?.textContent ?? ""])""")
@@ -59,7 +59,7 @@ def sideways(page):
 
 def axe_violations(page, rules=None):
     """What axe-core objects to; `rules` limits it to some of its rules, else all that are on by default."""
-    options = {"resultTypes": ["violations"]}
+    options = {"resultTypes": ["violations"], "elementRef": False}
     if rules:
         options["runOnly"] = {"type": "rule", "values": list(rules)}
     found = Axe().run(page, options=options).response["violations"]
