@@ -25,6 +25,19 @@ PROBE_SECONDS = 3
 SCRIPTS_PRECISION = 5  # beta of the scripts, sigma_0^2 = 1 / beta
 
 
+_read = {}  # {source: note}
+
+
+def note_source(source, note=""):
+    """Remember that data were read in this process, for the account that a chapter gives of itself."""
+    _read[source] = note
+
+
+def sources_read():
+    """Images and texts that were read in this process, {source: note}; the note says what a default stands in for."""
+    return dict(_read)
+
+
 def scripts_rows(num_rows, num_tokens, num_latents, *, seed):
     """PPCA data as the authors' public research scripts draw them: (x [N, D], weight [D, K], noise variance 1/beta).
 
@@ -136,6 +149,7 @@ def _online(name):
 
 
 def _cut(images, num_rows):
+    note_source(images.source, images.note)
     if num_rows is None:
         return images
     if num_rows > len(images.pixels):

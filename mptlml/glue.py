@@ -21,6 +21,8 @@ with warnings.catch_warnings():  # the Hugging Face libraries import it, and it 
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
 
+from .data import note_source
+
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
@@ -49,12 +51,18 @@ def load_glue(name, *, train=False):
     rows = _from_hub(lambda local: _load_dataset(name, split))
     if rows is not None:
         columns = [rows[column] for column in SETS[name].split()]
-        return Texts([text for row in zip(*columns, strict=True) for text in row], f"GLUE {name}, {split} split")
+        texts = [text for row in zip(*columns, strict=True) for text in row]
+        return _noted(Texts(texts, f"GLUE {name}, {split} split"))
     part = _python_reference()[list(SETS).index(name):: len(SETS)]
     held_out = len(part) // 5
     note = ("GLUE could not be had here (no connection, and it is not in the Hugging Face cache): sentences of the "
             "Python reference stand in for it on this page.")
-    return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
+    return _noted(Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note))
+
+
+def _noted(texts):
+    note_source(texts.source, texts.note)
+    return texts
 
 
 def load_bert_tokenizer():
