@@ -1,4 +1,4 @@
-"""What is asked of a page that is open in a browser. Each check takes a Playwright page and returns what is wrong, as text.
+"""What is asked of a page that is open in a browser. Each check takes a Playwright page and says what is wrong with it.
 
 test_site.py runs them over the built book, and over small faulty pages that each of them must object to.
 """
@@ -14,9 +14,22 @@ PICTURE_NAME = re.compile(r"\S+\.(?:svg|png|jpe?g|gif|webp)", re.IGNORECASE)
 EMPTY_WORDS = set("a an the of this image figure picture plot graph chart diagram png svg output untitled".split())
 SHORTEST_ALT = 20  # characters: "A rising blue curve." says something, less hardly can
 
-# Of axe's rules, those whose answer depends on the colours; and those whose answer depends on the width.
+# Of axe's rules, those whose answer depends on the colours, and those whose answer depends on the width
 COLOUR_RULES = ("color-contrast", "link-in-text-block")
-WIDTH_RULES = ("scrollable-region-focusable", "target-size", "color-contrast")
+WIDTH_RULES = ("scrollable-region-focusable", "target-size")
+# Thousands of small elements in few colours, on which axe would spend most of its time: pale_words looks at them.
+LETTERS = ("mjx-container", ".highlight pre")
+
+CONTRAST = """
+  const parts = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
+  const light = colour => colour.slice(0, 3).map(v => v / 255)
+    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = found => { for (; found; found = found.parentElement) {
+    const colour = parts(getComputedStyle(found).backgroundColor);
+    if (colour.length && (colour[3] ?? 1) > 0.99) return colour; } return [255, 255, 255]; };
+  const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+"""
 
 
 def is_generic(alt):
@@ -57,14 +70,30 @@ def sideways(page):
               ...wide.slice(0, 5).map(found => found.outerHTML.slice(0, 120))]; }""")
 
 
-def axe_violations(page, rules=None):
+def axe_violations(page, rules=None, leave_out=()):
     """What axe-core objects to; `rules` limits it to some of its rules, else all that are on by default."""
-    options = {"resultTypes": ["violations"], "elementRef": False}
+    options = {"resultTypes": ["violations"]}
     if rules:
         options["runOnly"] = {"type": "rule", "values": list(rules)}
-    found = Axe().run(page, options=options).response["violations"]
+    context = {"exclude": [[selector] for selector in leave_out]} if leave_out else None
+    found = Axe().run(page, context=context, options=options).response["violations"]
     return [f"{rule['id']}: {node['html'][:160]} ({' '.join(node['failureSummary'].split())[:200]})"
             for rule in found for node in rule["nodes"]]
+
+
+def pale_words(page):
+    """Code, formulas and the <text> of drawings with less than 4.5 : 1 between them and what lies behind them."""
+    return page.evaluate(f"""() => {{ {CONTRAST}
+      const found = new Set();
+      for (const text of document.querySelectorAll(
+          "article :is(.highlight pre, .highlight span, mjx-container, svg text)")) {{
+        if (!text.textContent.trim() || !text.checkVisibility()) continue;
+        const style = getComputedStyle(text), colour = text.closest("svg") ? style.fill : style.color;
+        const measured = contrast(parts(colour), ground(text));
+        if (measured < 4.5) found.add(`${{measured.toFixed(1)}} : 1 at ${{text.tagName}} ${{text.className.baseVal
+          ?? text.className}} ${{colour}}, e.g. "${{text.textContent.slice(0, 30)}}"`);
+      }}
+      return [...found].slice(0, 20); }}""")
 
 
 def heading_faults(page):
@@ -95,7 +124,8 @@ def unseen_focus(page):
         style.borderColor, style.textDecoration].join("|"); };
       const faults = [];
       document.activeElement?.blur();
-      for (const found of document.querySelectorAll("a[href], button, summary, input, select, textarea, [tabindex='0']")) {
+      for (const found of document.querySelectorAll(
+          "a[href], button, summary, input, select, textarea, [tabindex='0']")) {
         if (!found.checkVisibility({visibilityProperty: true}) || found.disabled) continue;
         const before = look(found);
         found.focus({preventScroll: true});
@@ -113,44 +143,31 @@ def luminance(rgb):
 
 
 def picture_contrast(png):
-    """Contrast in a screenshot between its commonest colour and the darkest or the lightest two in a thousand pixels."""
+    """Luminance of a screenshot's commonest colour, and its contrast with the darkest two in a thousand pixels."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
     colours, counts = np.unique(pixels, axis=0, return_counts=True)
     ground = float(luminance(colours[counts.argmax()]))
-    shades = np.quantile(luminance(pixels), [0.002, 0.998])
-    contrast = [(max(shade, ground) + 0.05) / (min(shade, ground) + 0.05) for shade in shades]
-    return ground, contrast
+    return ground, (ground + 0.05) / (float(np.quantile(luminance(pixels), 0.002)) + 0.05)
 
 
 def pale_pictures(page, least=7):
-    """Drawn figures of the article that cannot be read in the page's present colours.
+    """Figures of the article that cannot be read in the page's present colours.
 
-    Those of matplotlib hold black on white, so they need a light ground and dark lines on it. Drawings with real
-    <text> may follow the theme: there each text is held against what lies behind it.
+    Those of matplotlib hold black on white, so they need a light ground and dark lines on it. Drawings with real <text>
+    may follow the theme: there pale_words holds each text against what lies behind it.
     """
     faults = []
     for picture in page.locator("article img, article svg:not(mjx-container svg):not([aria-hidden=true])").all():
-        if not picture.is_visible() or picture.locator("text").count():
-            continue
         box = picture.bounding_box()
-        if box["width"] < 150 or box["height"] < 100:  # an icon
+        if not box or box["width"] < 150 or box["height"] < 100:  # out of sight, an icon
             continue
-        ground, (dark, _) = picture_contrast(picture.screenshot())
-        if ground < 0.8 or dark < least:
-            faults.append(f"ground {ground:.2f}, dark lines {dark:.1f} : 1: {picture.evaluate('p => p.outerHTML')[:120]}")
-    return faults + page.evaluate("""() => {
-      const parts = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
-      const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
-        .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-      const ground = found => { for (; found; found = found.parentElement) {
-        const colour = parts(getComputedStyle(found).backgroundColor);
-        if (colour.length && (colour[3] ?? 1) > 0.99) return colour; } return [255, 255, 255]; };
-      return [...document.querySelectorAll("article svg text")].filter(text => text.checkVisibility()).map(text => {
-        const [a, b] = [light(parts(getComputedStyle(text).fill)), light(ground(text))];
-        return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), text.textContent]; })
-        .filter(([contrast]) => contrast < 4.5).map(([contrast, text]) => `${contrast.toFixed(1)} : 1 at "${text}"`);
-    }""")
+        if picture.locator("text").count():
+            continue
+        ground, contrast = picture_contrast(picture.screenshot())
+        if ground < 0.8 or contrast < least:
+            markup = picture.evaluate("picture => picture.outerHTML.slice(0, 120)")
+            faults.append(f"ground {ground:.2f}, dark lines {contrast:.1f} : 1: {markup}")
+    return faults
 
 
 def deaf_to_keys(page, figure):
@@ -181,7 +198,8 @@ def deaf_to_keys(page, figure):
 def print_faults(page):
     """On paper a moving figure shows a picture and no controls, and nothing of the theme's bars is left."""
     return page.evaluate("""() => {
-      const seen = found => found.checkVisibility({visibilityProperty: true}) && found.getBoundingClientRect().height > 1;
+      const seen = found =>
+        found.checkVisibility({visibilityProperty: true}) && found.getBoundingClientRect().height > 1;
       const faults = [];
       for (const figure of document.querySelectorAll("article .moving")) {
         const name = figure.dataset.kind || figure.id;
