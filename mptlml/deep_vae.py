@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from .checks import check_count, check_finite, check_shapes
+from .gaussian import LOG_2PI
 
-LOG_2PI = math.log(2 * math.pi)
 TAILS = 8  # degrees of freedom of the proposal around a mode: heavier tails than the posterior's
 
 
@@ -126,7 +126,7 @@ class Recursive:
 
     def conditional_log_prob(self, x, observed):
         """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = _checked(x, observed, self.num_tokens)
+        x, observed = _checked(x, observed, self.vae)
         return torch.where(observed, 0.0, self.vae.token_log_prob(x, self.latent(x, observed)))
 
     def latent(self, x, observed):
@@ -168,13 +168,13 @@ class Importance:
 
     def conditional_log_prob(self, x, observed):
         """log sum_s r_s N(x_j; f_j(z_s), s^2), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = _checked(x, observed, self.num_tokens)
+        x, observed = _checked(x, observed, self.vae)
         parts = [self._conditional(a, b) for a, b in _blocks(x, observed, self.num_samples)]
         return torch.cat(parts).view(x.shape)
 
     def joint_log_prob(self, x, observed):
         """log p(x_M | x_R) of all hidden tokens at once, nats a row [...], from the same draws."""
-        x, observed = _checked(x, observed, self.num_tokens)
+        x, observed = _checked(x, observed, self.vae)
         parts = []
         for a, b in _blocks(x, observed, self.num_samples):
             tokens, log_weight = self._draw(a, b)
@@ -184,8 +184,7 @@ class Importance:
 
     def log_prob(self, x, observed=None, *, with_sizes=False):
         """log p(x_R), nats a row [...]; with_sizes adds the effective sample size 1 / sum r_s^2 of each row."""
-        x, observed = _checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed,
-                               self.num_tokens)
+        x, observed = _checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
         weights = torch.cat([self._draw(a, b)[1] for a, b in _blocks(x, observed, self.num_samples)], 1)  # [S, N]
         value = (weights.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1])
         size = 1 / weights.softmax(0).square().sum(0)
@@ -236,7 +235,7 @@ class NodeMixture:
         return torch.where(observed, 0.0, (joint.log_softmax(-1)[..., None] + tokens).logsumexp(-2))
 
     def _joint(self, x, observed):
-        check_shapes(x, observed, self.num_tokens)
+        check_shapes(x, observed, self.num_tokens, self.means)
         check_finite(x, observed)
         tokens = -0.5 * (LOG_2PI + ((x[..., None, :] - self.means) / self.log_noise.exp()).square()) - self.log_noise
         return tokens, self.log_weights + torch.where(observed[..., None, :], tokens, 0.0).sum(-1)
@@ -261,8 +260,8 @@ def _layers(num_in, num_hidden, num_out, kind, generator):
     return nn.Sequential(*layers[:-1])
 
 
-def _checked(x, observed, num_tokens):
-    check_shapes(x, observed, num_tokens)
+def _checked(x, observed, vae):
+    check_shapes(x, observed, vae.num_tokens, vae.log_noise)
     check_finite(x, observed)
     return torch.broadcast_tensors(x, observed)
 

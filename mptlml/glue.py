@@ -9,13 +9,13 @@ import contextlib
 import os
 import re
 import sys
-import urllib.error
-import urllib.request
 import warnings
 from dataclasses import dataclass
 from functools import cache
 
 from tqdm import TqdmWarning
+
+from .connection import answers
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
@@ -27,7 +27,6 @@ SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question senten
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PROBE_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -173,20 +172,13 @@ def _offline():
             setattr(place, name, value)
 
 
-@cache
 def _online():
-    """One short probe of the hub; never a retry loop. Never where the reader's settings say offline."""
+    """Whether the hub answers; it is not asked where the reader's settings say offline."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
         return False
-    try:
-        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=PROBE_SECONDS):
-            return True
-    except urllib.error.HTTPError as error:
-        return error.code < 500
-    except (OSError, ValueError):
-        return False
+    return answers(constants.ENDPOINT)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What a chapter says of itself: claims, numbers for the text, one plot style, animations.
+"""What a chapter says of itself: claims, numbers for the text, one plot style, figures that move.
 
 Nothing here needs the book's tools: on Binder or at home the same calls simply show their values.
 """
@@ -245,48 +245,45 @@ def table(rows, header, caption, formats=None):
                  f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
 
 
+MOVING = ("mask", "theorem", "training")  # each has its script, book/_static/moving-KIND.js
+MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a moving figure stays below 200 kB
 _figures = itertools.count(1)
 
 
-def animate(draw, frames, labels, alt):
-    """A figure with a slider and no kernel: `draw(frame)` returns a matplotlib figure for each of `frames`.
+def moving(kind, data, still, alt, caption="", *, digits=5):
+    """A figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
 
-    labels: the slider's text for each frame. alt: what the figure shows, for those who cannot see it. Works from a
-    folder, with the keyboard, and in print shows the last frame. Raises ValueError: frames and labels do not pair.
+    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
+    `digits` decimals. still: the matplotlib figure that stands in where no script runs (in print, in Jupyter); it is
+    closed. alt: what the still shows. caption: plain text. Raises ValueError: an unknown kind, a number that is not
+    finite, or more bytes than MOST_MOVING.
     """
-    if len(frames) != len(labels) or not len(frames):
-        raise ValueError(f"{len(frames)} frames and {len(labels)} labels do not pair")
+    if kind not in MOVING:
+        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
+    numbers = json.dumps(_plain(data, digits), separators=(",", ":")).replace("<", "\\u003c")  # no end of the script
     key = f"{_chapter['name']}-moving-{next(_figures)}"
-    pictures = [_svg(draw(frame), f"{key}-{number}") for number, frame in enumerate(frames)]
-    last = len(frames) - 1
-    shown = "".join(f'<div class="frame"{"" if number == last else " hidden"}>{picture}</div>'
-                    for number, picture in enumerate(pictures))
-    texts = json.dumps(list(labels)).replace("<", "\\u003c")  # a label must not end the script
-    display(HTML(f"""<div class="moving" id="{key}"><div role="img" aria-label="{html.escape(alt)}">{shown}</div>
-<div class="moving-bar"><button type="button">Play</button>
-<label>Frame
-<input type="range" min="0" max="{last}" value="{last}" aria-valuetext="{html.escape(labels[last])}"></label>
-<output>{html.escape(labels[last])}</output></div></div>
-<script>(() => {{
-  const root = document.getElementById("{key}"), frames = root.querySelectorAll(".frame");
-  const bar = root.querySelector("input"), out = root.querySelector("output"), play = root.querySelector("button");
-  const labels = {texts};
-  let timer = null;
-  const show = () => {{
-    frames.forEach((frame, i) => {{ frame.hidden = i !== +bar.value; }});
-    out.textContent = labels[bar.value];
-    bar.setAttribute("aria-valuetext", labels[bar.value]);
-  }};
-  const stop = () => {{ clearInterval(timer); timer = null; play.textContent = "Play"; }};
-  bar.addEventListener("input", () => {{ stop(); show(); }});
-  play.addEventListener("click", () => {{
-    if (timer) return stop();
-    if (+bar.value === {last}) bar.value = 0;
-    show();
-    play.textContent = "Pause";
-    timer = setInterval(() => {{ bar.value = +bar.value + 1; show(); if (+bar.value === {last}) stop(); }}, 700);
-  }});
-}})();</script>"""))
+    picture = _svg(still, key)
+    size = len(numbers.encode()) + len(picture.encode())
+    if size > MOST_MOVING:
+        raise ValueError(f"the moving figure {kind!r} has {size} bytes, at most {MOST_MOVING} are allowed")
+    display(HTML(f'''<figure class="moving" data-kind="{kind}" id="{key}">
+<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
+<figcaption>{html.escape(caption)}</figcaption>
+<script type="application/json">{numbers}</script></figure>'''))
+
+
+def _plain(value, digits):
+    """Lists, dictionaries, strings and rounded numbers, as JSON knows them. Raises ValueError: not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {str(name): _plain(part, digits) for name, part in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_plain(part, digits) for part in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"a moving figure can show finite numbers only, got {value}")
+        return round(value, digits) + 0.0  # no -0.0
+    return value
 
 
 def _svg(figure, key):

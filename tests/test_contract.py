@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from conftest import global_states
+from conftest import DEVICES, global_states
 
 from mptlml import (
     PPCA,
@@ -27,7 +27,6 @@ from mptlml import (
 )
 from mptlml.linear_vae import disc_rule
 
-DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
 
 

@@ -1,9 +1,11 @@
 """The book as others meet it: its buttons, its notebooks far from home, its workflows, its archive and its print."""
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,9 +18,12 @@ from bs4 import BeautifulSoup
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import book_archive  # noqa: E402
 import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_launch  # noqa: E402
+import book_newest  # noqa: E402
+import book_publish  # noqa: E402
 
 REPOSITORY = "https://github.com/some-one/some.book"
 ADDRESS = book_launch.Address(REPOSITORY, "trunk")
@@ -226,3 +231,170 @@ def test_with_an_address_every_button_leads_to_a_file_that_is_there(little_site)
                 assert led and (folder / led[1]).is_file(), found[name]
         assert all((site / page).parent.joinpath(found[name]).resolve().is_file() for name in found if name[0] == ".")
     assert f'REPOSITORY, BRANCH = "{REPOSITORY}", "trunk"' in install_cell(site)
+
+
+# What the workflows run --------------------------------------------------------------------------------------------
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+
+
+def jobs(path):
+    """(the workflow, its jobs' names, one job) for every job of a workflow."""
+    workflow = yaml.safe_load(path.read_text())
+    return [(workflow, name, job) for name, job in workflow["jobs"].items()]
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_step_of_a_workflow_is_a_target_that_one_can_make_at_home(path):
+    commands = [step["run"] for _, _, job in jobs(path) for step in job["steps"] if "run" in step]
+    assert commands
+    for command in commands:
+        program, *words = re.sub(r"\$\{\{.*?\}\}", "x", command).split()
+        assert program == "make"
+        assert {word for word in words if "=" not in word} <= TARGETS, command
+        assert all(re.search(rf"^{word.split('=')[0]} \?=", MAKEFILE, re.MULTILINE) for word in words if "=" in word)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_may_do_no_more_than_they_need_and_end_by_themselves(path):
+    for workflow, name, job in jobs(path):
+        assert workflow["permissions"] == {"contents": "read"} and "group" in workflow["concurrency"]
+        pushes = any("publish" in step.get("run", "") for step in job["steps"])
+        assert job.get("permissions", {}) == ({"contents": "write"} if pushes else {}), name
+        assert job["timeout-minutes"] <= 60
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"])
+            if "checkout" in step.get("uses", "") and not pushes:
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_the_makefile_says_what_its_targets_do_and_declares_them():
+    declared = set(re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)[1].split())
+    assert declared == TARGETS
+    assert TARGETS - {"help"} == set(re.findall(r"^([a-z]+):.*## ", MAKEFILE, re.MULTILINE)) - {"help"}
+
+
+def test_the_checking_machine_runs_what_the_readme_says():
+    readme, script = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "run").read_text()
+    commands = re.findall(r"^    (make \w+)", readme, re.MULTILINE)
+    assert commands == ["make book", "make test"]
+    assert re.findall(r"^make \w+", script, re.MULTILINE) == commands
+
+
+# The next pins -----------------------------------------------------------------------------------------------------
+
+def test_the_pins_are_loosened_and_made_anew():
+    requirements = (ROOT / "requirements.txt").read_text()
+    loose = book_newest.loosened(requirements)
+    assert "==" not in loose and "jupyter-book<2\n" in loose and "\n-e .\n" in loose
+    names = re.findall(r"^([A-Za-z][\w.-]*)==", requirements, re.MULTILINE)
+    versions = {name.upper().replace("-", "_"): f"9.{place}" for place, name in enumerate(names)}
+    versions |= {"TORCH": "9.9.1+cpu", "Other_One": "1.0", "pip": "99", "mptlml": "0.1.0"}
+    pins, rest = book_newest.pinned(loose, versions)
+    assert re.findall(r"^([A-Za-z][\w.-]*)==", pins, re.MULTILINE) == names
+    assert "\ntorch==9.9.1\n" in pins and rest == "Other_One==1.0\n"
+    assert len(pins.splitlines()) == len(requirements.splitlines())
+    assert book_newest.pinned(pins, versions) == (pins, rest)
+
+
+def test_the_binder_follows_the_pins(tmp_path, monkeypatch):
+    (tmp_path / ".binder").mkdir()
+    for name in ("requirements.txt", "constraints.txt", ".binder/requirements.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    for what in ("loosen", "pin"):
+        monkeypatch.setattr(sys, "argv", ["book_newest.py", what])
+        assert book_newest.main() == 0
+    for name in ("requirements.txt", ".binder/requirements.txt"):  # here the newest versions are those installed
+        assert Path(name).read_text() == (ROOT / name).read_text()
+    assert Path("constraints.txt").read_text().splitlines()[0] == (ROOT / "constraints.txt").read_text().splitlines()[0]
+
+
+# The site on its branch --------------------------------------------------------------------------------------------
+
+def test_publishing_pushes_the_site_and_nothing_else(tmp_path, monkeypatch):
+    kept, work = tmp_path / "kept.git", tmp_path / "work"
+    site = work / "_build" / "html"
+    (site / "_static").mkdir(parents=True)
+    (work / ".gitignore").write_text("_build/\n")
+    (site / "index.html").write_text("one")
+    (site / "_static" / "a.css").write_text("two")
+
+    def git(*command, folder=work):
+        return subprocess.run(["git", "-C", str(folder), *command], check=True, text=True, capture_output=True).stdout
+
+    for name, value in {"NAME": "A. Name", "EMAIL": "a@b.c"}.items():
+        monkeypatch.setenv(f"GIT_AUTHOR_{name}", value)
+        monkeypatch.setenv(f"GIT_COMMITTER_{name}", value)
+    subprocess.run(["git", "init", "-q", "--bare", str(kept)], check=True)
+    for command in (["init", "-q", "-b", "main"], ["remote", "add", "origin", str(kept)], ["add", "."],
+                    ["commit", "-q", "-m", "Sources"]):
+        git(*command)
+    before = git("status", "--porcelain"), git("ls-files")
+    first = book_publish.publish(site, work)
+    assert git("ls-tree", "-r", "--name-only", "gh-pages", folder=kept).split() == [
+        ".nojekyll", "_static/a.css", "index.html"]
+    assert book_publish.publish(site, work) == first  # the same site, the same commit
+    (site / "_static" / "a.css").unlink()
+    assert book_publish.publish(site, work) != first
+    assert git("ls-tree", "-r", "--name-only", "gh-pages", folder=kept).split() == [".nojekyll", "index.html"]
+    assert git("rev-list", "--count", "gh-pages", folder=kept) == "1\n"
+    assert (git("status", "--porcelain"), git("ls-files")) == before
+    with pytest.raises(subprocess.CalledProcessError):
+        book_publish.publish(site, work, remote=str(tmp_path / "not-there"))
+
+
+def test_nothing_is_published_without_an_address(monkeypatch, capsys):
+    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
+    monkeypatch.setattr(book_publish, "publish", None)
+    assert book_publish.main() == 1
+    assert "MPTLML_REPOSITORY" in capsys.readouterr().err
+
+
+# One file for those without a connection ---------------------------------------------------------------------------
+
+@pytest.fixture
+def bare_site(tmp_path):
+    """A folder that looks like a built site."""
+    site = tmp_path / "html"
+    for name, text in {"index.html": "a book", "_sources/notebooks/01_one.ipynb": "{}", "data/fig1.csv": "a\n1\n",
+                       "claims.json": "[]", ".buildinfo": "today", "notebooks/01_one.html": "a chapter"}.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    return site
+
+
+def test_the_archive_holds_site_notebooks_data_and_licences(bare_site, tmp_path):
+    target = tmp_path / "book.zip"
+    assert book_archive.write_archive(bare_site, target) == 12
+    with zipfile.ZipFile(target) as archive:
+        names = [name.removeprefix("mptlml-book/") for name in archive.namelist()]
+        assert names == sorted(names) and archive.testzip() is None
+        assert set(names) == {
+            "README.txt", "LICENSE", "LICENSE-text", "CITATION.cff", "notebooks/01_one.ipynb", "data/fig1.csv",
+            "data/claims.json", "site/index.html", "site/_sources/notebooks/01_one.ipynb", "site/data/fig1.csv",
+            "site/claims.json", "site/notebooks/01_one.html"}
+        for name in re.findall(r"^(\S+[/\w])  ", book_archive.README, re.MULTILINE):
+            assert any(found.startswith(name) for found in names), name
+
+
+def test_the_same_site_gives_the_same_archive(bare_site, tmp_path):
+    archives = [tmp_path / "one.zip", tmp_path / "two.zip"]
+    for target in archives:
+        book_archive.write_archive(bare_site, target)
+        for path in bare_site.rglob("*"):
+            os.utime(path, (1e9, 1e9))
+    assert archives[0].read_bytes() == archives[1].read_bytes()
+
+
+def test_an_archive_is_written_whole_or_not_at_all(bare_site, tmp_path):
+    target = tmp_path / "book.zip"
+    target.write_text("the last one")
+    with pytest.raises(FileNotFoundError):
+        book_archive.write_archive(bare_site, target, root=tmp_path)  # there are no licences
+    assert target.read_text() == "the last one" and not target.with_suffix(".part").exists()
+    with pytest.raises(ValueError, match="make book"):
+        book_archive.write_archive(tmp_path, target)

@@ -1,4 +1,4 @@
-"""Claims, glue and animations, as a page would show them."""
+"""Claims, glue and moving figures, as a page would show them."""
 
 import csv
 import html.parser
@@ -263,34 +263,29 @@ def draw(height):
     return figure
 
 
-LABELS = ["P = 1", "P < 10 & more", 'the "last" </script>']
-
-
-def test_an_animation_is_a_slider_of_svg_frames(shown):
+def test_a_moving_figure_is_a_still_with_numbers(shown):
     report.start("01_one")
-    report.animate(draw, [1, 2, 3], LABELS, 'Heights, "growing" <fast>')
+    data = {"a": torch.tensor([1.23456789, -1e-9]), "b": np.array([True]), "name": "</script><b>", "range": range(2)}
+    report.moving("training", data, draw(1), 'Heights, "growing" <fast>', "Caption < 1", digits=3)
     text = page(shown)
     parsed = Page(text)
     assert parsed.open == []
-    tags = parsed.tags
-    assert [tag for tag, _ in tags].count("svg") == 3
-    frames = [attrs for _, attrs in tags if attrs.get("class") == "frame"]
-    assert ["hidden" in attrs for attrs in frames] == [True, True, False]  # in print, the last frame
-    slider, = [attrs for tag, attrs in tags if tag == "input"]
-    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "2", "2")
-    assert slider["aria-valuetext"] == LABELS[-1]
-    picture, = [attrs for _, attrs in tags if attrs.get("role") == "img"]
-    assert picture["aria-label"] == 'Heights, "growing" <fast>'
-    assert {"label", "button", "output"} <= {tag for tag, _ in tags}
-    assert text.count("</script>") == 1  # a label cannot end the script
-    assert json.loads(re.search(r"const labels = (.*);", text)[1]) == LABELS
+    figure, = [attrs for tag, attrs in parsed.tags if tag == "figure"]
+    assert figure["class"] == "moving" and figure["data-kind"] == "training" and figure["id"].startswith("01_one-")
+    still, = [attrs for _, attrs in parsed.tags if attrs.get("class") == "moving-still"]
+    assert still["role"] == "img" and still["aria-label"] == 'Heights, "growing" <fast>'
+    assert "hidden" not in still and "<svg" in text and "<figcaption>Caption &lt; 1</figcaption>" in text
+    assert text.count("</script>") == 1  # a word of the data cannot end the script
+    numbers = re.search(r'<script type="application/json">(.*)</script>', text)[1]
+    assert json.loads(numbers) == {"a": [1.235, 0], "b": [True], "name": "</script><b>", "range": [0, 1]}
+    assert "-0.0" not in numbers
     assert plt.get_fignums() == []
 
 
 def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     report.start("01_one")
-    report.animate(draw, [1, 1], ["a", "b"], "alt")  # the same frame twice
-    report.animate(draw, [1], ["a"], "alt")
+    report.moving("training", {}, draw(1), "alt")
+    report.moving("training", {}, draw(1), "alt")  # the same again
     report.glue_figure("front", draw(1), 'a "front" <page>')
     text = page(shown) + glued(shown)["front"]
     tags = Page(text).tags
@@ -305,22 +300,27 @@ def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     assert 'aria-label="a &quot;front&quot; &lt;page&gt;"' in text
 
 
-def test_the_same_animation_is_the_same_page(shown, monkeypatch):
+def test_the_same_moving_figure_is_the_same_page(shown, monkeypatch):
     pages = []
     for _ in range(2):
         monkeypatch.setattr(report, "_figures", iter(range(1, 5)))
         report.start("01_one")
-        report.animate(draw, [1, 2], ["a", "b"], "alt")
+        report.moving("mask", {"a": [1, 2.5]}, draw(1), "alt")
         pages.append(page(shown))
         shown.clear()
     assert pages[0] == pages[1]
 
 
-@pytest.mark.parametrize(("frames", "labels"), [([1, 2], ["a"]), ([], [])])
-def test_frames_and_labels_must_pair(frames, labels, shown):
+@pytest.mark.parametrize(("kind", "data", "words"), [
+    ("dance", {}, "no figure of the kind 'dance'"),
+    ("mask", {"a": [1.0, math.nan]}, "finite numbers only, got nan"),
+    ("mask", {"a": torch.tensor(-math.inf)}, "finite numbers only, got -inf"),
+    ("mask", {"a": list(range(40_000))}, "bytes, at most"),
+])
+def test_what_cannot_move(kind, data, words, shown):
     report.start("01_one")
-    with pytest.raises(ValueError, match=f"{len(frames)} frames and {len(labels)} labels"):
-        report.animate(draw, frames, labels, "alt")
+    with pytest.raises(ValueError, match=words):
+        report.moving(kind, data, draw(1), "alt")
     assert not shown
 
 
