@@ -7,6 +7,6 @@
     if (scrolls) box.tabIndex = 0; else box.removeAttribute("tabindex");
   });
   // The article changes its size when the window does, when formulas are set, and when something unfolds.
-  new ResizeObserver(look).observe(document.querySelector("article"));
+  new ResizeObserver(look).observe(document.querySelector("article") ?? document.body);
   addEventListener("load", () => window.MathJax?.startup?.promise?.then(look));
 }
