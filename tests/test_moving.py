@@ -303,7 +303,7 @@ def test_the_curves_of_the_rates(data):
             assert sum(case["scores"]) == pytest.approx(case["lml"], abs=1e-5)
         else:
             assert sum(case["scores"]) == pytest.approx(case["lml"], rel=2e-3)
-    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("own rows")]
+    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("the model's own rows")]
     assert len(own) == 2 and all(np.all(np.diff(scores) < 0.01) for scores in own)
     before, = [case["scores"] for case in rate["cases"] if case["name"].startswith("before training")]
     assert before[-1] > before[0]  # confident and wrong: there the curve rises
