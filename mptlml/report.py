@@ -235,8 +235,11 @@ def show_note(note):
 def table(rows, header, caption, formats=None):
     """Rows as an HTML table with a caption; `formats` gives each column's format spec ("" for strings)."""
     formats = formats or [""] * len(header)
-    cells = [[format(value, spec) for value, spec in zip(row, formats, strict=True)] for row in rows]
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    # A value and its error stay on one line.
+    cells = [[format(value, spec).replace(" ± ", "\u00a0±\u00a0") for value, spec in zip(row, formats, strict=True)]
+             for row in rows]
+    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
     display(HTML(f'<div class="table-wrapper"><table class="table"><caption>{html.escape(caption)}</caption>'
                  f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
