@@ -4,6 +4,7 @@
 PYTHON ?= python3.11
 JOBS ?= 2
 CHAPTERS ?=
+CODE ?= all
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -23,7 +24,7 @@ unexport PYTHONPATH
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: help env book execute test pairs lint links newest archive publish clean distclean
+.PHONY: help env book execute test pairs lint links newest archive pdf publish clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +76,9 @@ newest:  ## make test with the newest versions of everything, in .newest
 
 archive: book  ## the book in one zip, to be read offline
 	@$(RUN)/book_archive.py
+
+pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
+	@$(RUN)/book_print.py --code $(CODE)
 
 publish: book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
 	@$(RUN)/book_publish.py
