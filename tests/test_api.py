@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_api  # noqa: E402
-import book_build  # noqa: E402
 import book_execute  # noqa: E402
 
 CHAPTERS = book_execute.chapters()
@@ -173,11 +172,8 @@ def anchor(name):
 # What was built ----------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
-def site():
-    stamp = ROOT / "_build" / ".book-fingerprint"
-    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
-        pytest.skip("the book is not built from these sources: `make book`")
-    return {path: BeautifulSoup((ROOT / "_build" / "html" / f"{path}.html").read_text(encoding="utf-8"), "html.parser")
+def site(built_site):
+    return {path: BeautifulSoup((built_site / f"{path}.html").read_text(encoding="utf-8"), "html.parser")
             for path in [book_api.PAGE, *(f"notebooks/{chapter.stem}" for chapter in CHAPTERS)]}
 
 
