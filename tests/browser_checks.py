@@ -99,6 +99,7 @@ def pale_words(page):
 def heading_faults(page):
     """A page has one first heading, and below a heading comes the next level or a higher one."""
     headings = page.evaluate("""() => [...document.querySelectorAll("main :is(h1, h2, h3, h4, h5, h6)")]
+      .filter(heading => heading.checkVisibility())  // the theme keeps a second title for print
       .map(heading => [+heading.tagName[1], heading.textContent.trim()])""")
     firsts = [text for level, text in headings if level == 1]
     faults = [] if len(firsts) == 1 else [f"{len(firsts)} first headings: {firsts}"]

@@ -17,7 +17,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_browser  # noqa: E402
-import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_polish  # noqa: E402
 
@@ -54,11 +53,8 @@ def reader(browser):
 
 
 @pytest.fixture(scope="module")
-def site():
-    stamp = ROOT / "_build" / ".book-fingerprint"
-    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
-        pytest.skip("the book is not built from these sources: `make book`")
-    return SITE
+def site(built_site):
+    return built_site
 
 
 class Visit:

@@ -18,7 +18,6 @@ from docutils import nodes
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_passport  # noqa: E402
 import book_records  # noqa: E402
@@ -206,10 +205,7 @@ def page(address):
 
 
 @pytest.fixture(scope="module")
-def built():
-    stamp = ROOT / "_build" / ".book-fingerprint"
-    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
-        pytest.skip("the book is not built from these sources: `make book`")
+def built(built_site):
     return {name: page(f"book/{name}.html") for name in ("scorecard", "passport", "status")}
 
 
