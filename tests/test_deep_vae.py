@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from mptlml import PPCA
-from mptlml.deep_vae import DeepVAE, Importance, NodeMixture, Recursive, check_pixels
+from mptlml.deep_importance import Importance, annealed_log_prob
+from mptlml.deep_vae import DeepVAE, NodeMixture, Recursive, check_pixels
 from mptlml.linear_vae import disc_rule
 
 
@@ -64,7 +65,7 @@ def test_slopes_are_the_decoders_derivative(activation, generator):
 def test_mode_is_a_peak(generator):
     vae = network(num_latents=2, num_tokens=12)
     x, observed = rows_and_masks(generator, vae)
-    z = vae.mode(x, observed, fill=0.0, num_steps=200)[0].requires_grad_()
+    z = vae.mode(x, observed, torch.zeros(1, len(x), 2).double(), num_steps=200)[0].requires_grad_()
     height = torch.where(observed, vae.token_log_prob(x, z), 0.0).sum() - z.square().sum() / 2
     assert torch.autograd.grad(height, z)[0].abs().max() < 0.05
 
