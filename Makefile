@@ -23,7 +23,7 @@ unexport PYTHONPATH
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: help env book execute test pairs lint clean distclean
+.PHONY: help env book execute test pairs lint links newest archive publish clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -60,8 +60,27 @@ pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without out
 lint: $(READY)  ## ruff over all Python files
 	@$(BIN)/ruff check mptlml tests benchmarks book/_ext
 
+links: $(READY)  ## follow every link that leaves the book, and say which are broken
+	@$(RUN)/book_execute.py --jobs $(JOBS)
+	@$(BIN)/jupyter-book build --builder linkcheck .
+
+# A copy of what is committed, with its own environment; the pins that it ends with are worth keeping if its tests pass.
+newest:  ## make test with the newest versions of everything, in .newest
+	rm -rf .newest
+	git clone --quiet . .newest
+	cd .newest && $(PYTHON) book/_ext/book_newest.py loosen
+	$(MAKE) -C .newest env
+	cd .newest && $(BIN)/python book/_ext/book_newest.py pin && touch $(READY)
+	$(MAKE) -C .newest test
+
+archive: book  ## the book in one zip, to be read offline
+	@$(RUN)/book_archive.py
+
+publish: book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
+	@$(RUN)/book_publish.py
+
 clean:  ## remove what was built and executed
-	rm -rf _build .run-* .pytest_cache .ruff_cache
+	rm -rf _build .newest .run-* .pytest_cache .ruff_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment too

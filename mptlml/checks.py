@@ -5,14 +5,17 @@ from numbers import Integral
 import torch
 
 
-def check_shapes(x, observed, num_tokens):
+def check_shapes(x, observed, num_tokens, parameters=None):
     """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
 
-    Raises ValueError: x is no floating tensor, observed no bool tensor, a last axis differs from D, or the two do
-    not broadcast.
+    parameters: a tensor of the model's, whose dtype and device x must have. Raises ValueError: x is no floating tensor
+    or not like the parameters, observed no bool tensor, a last axis differs from D, or the two do not broadcast.
     """
     if not torch.is_floating_point(x):
         raise ValueError(f"x must be a floating tensor, got {x.dtype}; convert it, e.g. with x.double()")
+    if parameters is not None and (x.dtype, x.device) != (parameters.dtype, parameters.device):
+        raise ValueError(f"x is {x.dtype} on {x.device}, the model's parameters are {parameters.dtype} on "
+                         f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})")
     if observed.dtype != torch.bool:
         raise ValueError(f"observed must be a bool tensor (True where a token is seen), got {observed.dtype}")
     for name, tensor in (("x", x), ("observed", observed)):
@@ -32,6 +35,25 @@ def check_finite(x, observed=None, what="x"):
     if bad.any():
         where = "at observed tokens" if observed is not None else "in it"
         raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
+
+
+def check_binary(x, observed):
+    """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
+    bad = ~((x == 0) | (x == 1))
+    bad = bad & (observed | ~torch.isnan(x))
+    if bad.any():
+        example = torch.broadcast_to(x, bad.shape)[bad][0]
+        raise ValueError(f"tokens must be 0 or 1: {int(bad.sum())} are not in shape {tuple(x.shape)}, e.g. {example:g}")
+
+
+def check_vocabulary(x, observed, vocab_size):
+    """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError."""
+    bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor()))
+    bad = bad & (observed | ~torch.isnan(x))
+    if bad.any():
+        example = torch.broadcast_to(x, bad.shape)[bad][0]
+        raise ValueError(f"tokens must be whole numbers in 0..{vocab_size - 1}: {int(bad.sum())} are not in shape "
+                         f"{tuple(x.shape)}, e.g. {example:g}")
 
 
 def check_rows(x, num_tokens):

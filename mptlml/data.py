@@ -4,25 +4,34 @@ Real data come first from the folder named by the environment variable MPTLML_DA
 reader's cache, then from the network after one short probe. Without any of them the digits serve, and `note` says so.
 """
 
-import http.client
 import io
 import os
 import socket
-import urllib.error
-import urllib.request
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import torch
 from sklearn.datasets import load_digits
 
 from .checks import check_count
+from .connection import PROBE_SECONDS, answers
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
-PROBE_SECONDS = 3
 SCRIPTS_PRECISION = 5  # beta of the scripts, sigma_0^2 = 1 / beta
+
+
+_read = {}  # {source: note}
+
+
+def note_source(source, note=""):
+    """Remember that data were read in this process, for the account that a chapter gives of itself."""
+    _read[source] = note
+
+
+def sources_read():
+    """Images and texts that were read in this process, {source: note}; the note says what a default stands in for."""
+    return dict(_read)
 
 
 def scripts_rows(num_rows, num_tokens, num_latents, *, seed):
@@ -76,7 +85,7 @@ def load_images(name, num_rows=None, *, train=True):
     except FileNotFoundError as error:
         if folder:
             raise ValueError(f"MPTLML_DATA={folder!r} holds no {DATASETS[name]}: expected {error}") from None
-    if _online(name):
+    if answers(_mirror(name)):
         try:
             with _quiet_network():
                 return _cut(_torchvision(name, root, train, num_rows, download=True), num_rows)
@@ -120,22 +129,15 @@ def _quiet_network():
         socket.setdefaulttimeout(before)
 
 
-@cache
-def _online(name):
-    """One short probe of the data set's own mirrors; never a retry loop."""
+def _mirror(name):
+    """Where the data set is downloaded from."""
     from torchvision import datasets
 
-    mirror = getattr(datasets, DATASETS[name]).mirrors[0]
-    try:
-        with urllib.request.urlopen(urllib.request.Request(mirror, method="HEAD"), timeout=PROBE_SECONDS):
-            return True
-    except urllib.error.HTTPError as error:  # it answers, if only to say that a folder has no page of its own
-        return error.code < 500
-    except (OSError, ValueError, http.client.HTTPException):
-        return False
+    return getattr(datasets, DATASETS[name]).mirrors[0]
 
 
 def _cut(images, num_rows):
+    note_source(images.source, images.note)
     if num_rows is None:
         return images
     if num_rows > len(images.pixels):

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from .checks import check_count
-from .deep_vae import LOG_2PI, DeepVAE, checked, randn
+from .deep_vae import DeepVAE, checked, randn
+from .gaussian import LOG_2PI
 
 TAILS = 8  # degrees of freedom of the bell: heavier tails than the posterior's
-NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean and from the prior; how many of them to climb from
+NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; how many to climb from
 ROUNDS, ROUND_DRAWS, LEAST_SIZE = 6, 200, 30  # fitting the bell, and the effective sample size that a fit rests on
 KEPT = 0.1  # of the bell's covariance, at each fit: it never collapses onto a few draws
 MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
@@ -47,13 +48,13 @@ class Importance:
 
     def conditional_log_prob(self, x, observed):
         """log sum_s r_s N(x_j; f_j(z_s), s^2), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = checked(x, observed, self.num_tokens)
+        x, observed = checked(x, observed, self.vae)
         parts = [self._conditional(a, b) for a, b in self._blocks(x, observed)]
         return torch.cat(parts).view(x.shape)
 
     def joint_log_prob(self, x, observed):
         """log p(x_M | x_R) of all hidden tokens at once, nats a row [...], from the same draws."""
-        x, observed = checked(x, observed, self.num_tokens)
+        x, observed = checked(x, observed, self.vae)
         parts = []
         for a, b in self._blocks(x, observed):
             tokens, log_weight = self._draw(a, b)
@@ -64,7 +65,7 @@ class Importance:
     def log_prob(self, x, observed=None, *, with_sizes=False):
         """log p(x_R), nats a row [...]; with_sizes adds the effective sample size 1 / sum r_s^2 of each row."""
         whole = observed is None
-        x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if whole else observed, self.num_tokens)
+        x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if whole else observed, self.vae)
         weights = []
         for a, b in self._blocks(x, observed):
             if whole and self.num_tokens > self.vae.decoder[-1].in_features:
@@ -133,7 +134,7 @@ def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
     """
     check_count(num_draws, "num_draws", at_least=2)
     check_count(num_moves, "num_moves")
-    x, observed = checked(x, torch.ones_like(x, dtype=torch.bool), vae.num_tokens)
+    x, observed = checked(x, torch.ones_like(x, dtype=torch.bool), vae)
     rest = x.new_zeros(len(x))
     if vae.num_tokens > vae.decoder[-1].in_features:
         vae, x, rest = vae.condensed(x)

@@ -7,8 +7,9 @@ import torch
 
 from . import objectives
 from .checks import check_count
+from .data import load_images
 from .deep_importance import Importance
-from .deep_vae import DeepVAE, Recursive
+from .deep_vae import DeepVAE, Recursive, check_pixels
 from .fit import fit
 
 RESULTS = Path(__file__).parent.parent / "book" / "data" / "deep_vae.csv"  # of benchmarks/deep_vae.py
@@ -16,6 +17,7 @@ RESULTS = Path(__file__).parent.parent / "book" / "data" / "deep_vae.csv"  # of 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
 NUM_DRAWS = 10  # of z, in the weighted schemes
+SCORED = 100  # training and held-out images that score a network
 
 # What is maximised. The recursion: three passes, z drawn, gradients through the last pass, hidden tokens start at the
 # mean image, ReLU; each of the variants changes one of these. The weighted schemes draw z from the encoder.
@@ -54,6 +56,25 @@ def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, trac
                   learning_rate=LEARNING_RATE, decay=num_steps, track_every=track_every, name=f"{scheme}, seed {seed}",
                   track={key: lambda measure=measure: measure(vae) for key, measure in (track or {}).items()})
     return vae.requires_grad_(False), history
+
+
+def images(name, rows=2000):
+    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels of a data set of `load_images`.
+
+    N = 2000 as in Fig. 3, M = 500 of the test images; of the digits, which have none, every fourth is held out.
+    """
+    found = load_images(name, rows)
+    pixels = check_pixels(found.pixels).float()
+    if found.side == 8:
+        return pixels[torch.arange(len(pixels)) % 4 > 0], pixels[::4], found
+    return pixels, load_images(name, 500, train=False).pixels.float(), found
+
+
+def score(vae, rows, num_samples=200, **options):
+    """Estimated log p(x), nats [N], and effective sample sizes [N], of rows [N, D]: the same draws at every call."""
+    generator = torch.Generator(rows.device).manual_seed(0)
+    with torch.no_grad():
+        return Importance(vae, generator, num_samples, **options).log_prob(rows, with_sizes=True)
 
 
 def _objective(scheme, vae, rows, options, generator):

@@ -15,8 +15,7 @@ from torch import nn
 from torch.nn.functional import softplus
 
 from .checks import check_count, check_finite, check_shapes
-
-LOG_2PI = math.log(2 * math.pi)
+from .gaussian import LOG_2PI
 
 
 class DeepVAE(nn.Module):
@@ -54,6 +53,12 @@ class DeepVAE(nn.Module):
         z = mean + deviation * randn(mean.shape, mean, generator)
         distance = 0.5 * (mean.square() + deviation.square() - 1).sum(-1) - deviation.log().sum(-1)
         return self.token_log_prob(x, z).sum(-1) - distance
+
+    def sample(self, num_rows, *, generator):
+        """Rows [N, D] drawn from the model. Raises ValueError: num_rows below 1."""
+        z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.log_noise, generator)
+        mean = self.decoder(z)
+        return mean + self.log_noise.exp() * randn(mean.shape, mean, generator)
 
     def slopes(self, z):
         """The decoder's derivative df_j / dz_k, [N, D, K], carried forward through its layers."""
@@ -157,7 +162,7 @@ class Recursive:
 
     def conditional_log_prob(self, x, observed):
         """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = checked(x, observed, self.num_tokens)
+        x, observed = checked(x, observed, self.vae)
         return torch.where(observed, 0.0, self.vae.token_log_prob(x, self.latent(x, observed)))
 
     def latent(self, x, observed):
@@ -183,8 +188,10 @@ class NodeMixture:
     """
 
     def __init__(self, vae, rule):
+        rule = rule.to(vae.log_noise)
         self.means = vae.decoder(rule.nodes)  # [Q, D]
         self.log_noise, self.log_weights, self.num_tokens = vae.log_noise, rule.log_weights, vae.num_tokens
+        self.sample = vae.sample
 
     def log_prob(self, x, observed=None):
         """log p(x_R), nats a row [...]: the LML where every token is observed (the default)."""
@@ -197,7 +204,7 @@ class NodeMixture:
         return torch.where(observed, 0.0, (joint.log_softmax(-1)[..., None] + tokens).logsumexp(-2))
 
     def _joint(self, x, observed):
-        check_shapes(x, observed, self.num_tokens)
+        check_shapes(x, observed, self.num_tokens, self.means)
         check_finite(x, observed)
         tokens = -0.5 * (LOG_2PI + ((x[..., None, :] - self.means) / self.log_noise.exp()).square()) - self.log_noise
         return tokens, self.log_weights + torch.where(observed[..., None, :], tokens, 0.0).sum(-1)
@@ -222,9 +229,9 @@ def _layers(num_in, num_hidden, num_out, kind, generator):
     return nn.Sequential(*layers[:-1])
 
 
-def checked(x, observed, num_tokens):
-    """x and observed, broadcast. Raises ValueError: shapes that do not fit, NaN or infinity at an observed token."""
-    check_shapes(x, observed, num_tokens)
+def checked(x, observed, vae):
+    """x and observed, broadcast. Raises ValueError: rows unlike the network, NaN or infinity at a visible token."""
+    check_shapes(x, observed, vae.num_tokens, vae.log_noise)
     check_finite(x, observed)
     return torch.broadcast_tensors(x, observed)
 

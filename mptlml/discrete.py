@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from .checks import check_count, check_finite, check_shapes
+from .checks import check_binary, check_count, check_finite, check_shapes, check_vocabulary
 from .score import Estimate
 
 
@@ -86,7 +86,7 @@ class BernoulliMixture:
 
     def _joint(self, x, observed):
         """log weight_c + log p_c(x_R), [..., C]."""
-        check_shapes(x, observed, self.num_tokens)
+        check_shapes(x, observed, self.num_tokens, self.probs)
         check_binary(x, observed)
         return self.weights.log() + self._log_likelihoods(x, observed)
 
@@ -102,15 +102,6 @@ def _count_logs(counts, probs):
     impossible = counts @ (probs == 0).T.to(counts.dtype)
     logs = counts @ torch.where(probs == 0, 1.0, probs).log().T
     return torch.where(impossible > 0, -torch.inf, logs)
-
-
-def check_binary(x, observed):
-    """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
-    bad = ~((x == 0) | (x == 1))
-    bad = bad & (observed | ~torch.isnan(x))
-    if bad.any():
-        example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be 0 or 1: {int(bad.sum())} are not in shape {tuple(x.shape)}, e.g. {example:g}")
 
 
 class HiddenMarkovModel:
@@ -202,16 +193,6 @@ class HiddenMarkovModel:
             yield t, state / state.sum(-1, keepdim=True)
             after = (self._likelihood(ids, seen, t) * after) @ self.transition.T
             after = after / after.sum(-1, keepdim=True)
-
-
-def check_vocabulary(x, observed, vocab_size):
-    """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError."""
-    bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor()))
-    bad = bad & (observed | ~torch.isnan(x))
-    if bad.any():
-        example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be whole numbers in 0..{vocab_size - 1}: {int(bad.sum())} are not in shape "
-                         f"{tuple(x.shape)}, e.g. {example:g}")
 
 
 def _distributions(probs, what):

@@ -26,8 +26,9 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
     objective: called at each step, returns a scalar tensor in nats a row. track: {name: function}, called without
     gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay: let the learning rate fall to
     zero along a half cosine; a number says over how many steps, where this run is the beginning of a longer one.
-    warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in a terminal. Raises ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to
-    train; FloatingPointError when the objective stops being finite.
+    warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in a terminal. Raises
+    ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to train;
+    FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")

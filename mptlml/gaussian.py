@@ -43,6 +43,11 @@ class SecondMoment:
             return cls(mean, root=root)
         return cls(mean, covariance=root.T @ root)
 
+    @property
+    def device(self):
+        """Where the numbers lie: masks are put there too."""
+        return self.mean.device
+
     def about(self, point):
         """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
         offset = self.mean - point
@@ -55,6 +60,14 @@ class SecondMoment:
         flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
         flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self.covariance
         return flat.view(left.shape)
+
+    def principal_axes(self):
+        """(eigenvalues [r], eigenvectors [r, D]) of the covariance, the largest first; r = min(N, D) for a root."""
+        if self.root is not None:
+            _, singular, axes = torch.linalg.svd(self.root, full_matrices=False)
+            return singular.square(), axes
+        values, axes = torch.linalg.eigh(self.covariance)
+        return values.flip(0), axes.T.flip(0)
 
     def diagonal(self):
         """Variances [D]."""
@@ -86,25 +99,34 @@ class PPCA:
         check_finite(self.mean, what="mean")
 
     @classmethod
-    def fit(cls, x, num_latents):
-        """The maximum-likelihood model of rows x [N, D], in closed form (Tipping & Bishop 1999, Eq. 14-15).
+    def fit(cls, data, num_latents, noise_variance=None, mean=None):
+        """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
-        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N; sigma^2 is
-        the mean of the other D - K. Raises ValueError: K not in 1..D-1, or rows that K dimensions explain fully.
+        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N. sigma^2 is
+        `noise_variance` where it is known (eigenvalues below it count as sigma^2), else the mean of the other D - K.
+        mean [D]: known, else fitted too. Raises ValueError: K not in 1..D, or K = D with the noise to be learned, rows
+        that K dimensions explain fully, a noise variance or mean that the model would refuse.
         """
-        check_rows(x, x.shape[-1])
-        num_rows, num_tokens = x.shape
+        if not isinstance(data, SecondMoment):
+            check_rows(data, data.shape[-1])
+            data = SecondMoment(data.mean(0), root=(data - data.mean(0)) / math.sqrt(len(data)))
+        num_tokens = len(data.mean)
         check_count(num_latents, "K")
-        if num_latents >= num_tokens:
-            raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}")
-        mean = x.mean(0)
-        _, singular, axes = torch.linalg.svd((x - mean) / math.sqrt(num_rows), full_matrices=False)
-        variances = singular.square()
-        noise = variances[num_latents:].sum() / (num_tokens - num_latents)
-        if not noise > torch.finfo(x.dtype).eps * variances.sum():
-            raise ValueError(f"K = {num_latents} dimensions explain these {num_rows} rows fully: no noise is left")
-        scales = (variances[:num_latents] - noise).clamp(min=0).sqrt()
-        return cls(axes[:num_latents].T * scales, noise, mean)
+        if num_latents > num_tokens - (noise_variance is None):
+            raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
+                             "or at most D where the noise variance is known")
+        start = cls(data.mean.new_zeros(num_tokens, num_latents), 1.0 if noise_variance is None else noise_variance,
+                    data.mean if mean is None else mean)  # refuses what the model would refuse, before work starts
+        variances, axes = (data if mean is None else data.about(mean)).principal_axes()
+        noise = start.noise_variance
+        if noise_variance is None:
+            noise = variances[num_latents:].sum() / (num_tokens - num_latents)
+            if not noise > torch.finfo(noise.dtype).eps * variances.sum():
+                raise ValueError(f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully: "
+                                 "no noise is left")
+        scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
+        start.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K where fewer than K rows are
+        return cls(start.weight, noise, start.mean)
 
     def sample(self, num_rows, *, generator):
         """Rows [N, D] drawn from the model."""
@@ -159,7 +181,7 @@ class PPCA:
         (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost a mask does not grow with N.
         """
         moment = data if isinstance(data, SecondMoment) else self.summarise(data)
-        check_shapes(moment.mean, observed, self.num_tokens)
+        check_shapes(moment.mean, observed, self.num_tokens, self.weight)
         about_mu = moment.about(self.mean)
         step = max(1, BLOCK // self.weight.numel())
         return torch.cat([self._mean_block(about_mu, part) for part in observed.split(step)])
@@ -188,7 +210,7 @@ class PPCA:
 
     def _prepare(self, x, observed):
         """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K]."""
-        check_shapes(x, observed, self.num_tokens)
+        check_shapes(x, observed, self.num_tokens, self.weight)
         check_finite(x, observed)
         return torch.where(observed, x - self.mean, 0.0), self._root(observed)
 

@@ -9,23 +9,24 @@ import contextlib
 import os
 import re
 import sys
-import urllib.error
-import urllib.request
 import warnings
 from dataclasses import dataclass
 from functools import cache
 
 from tqdm import TqdmWarning
 
+from .connection import answers
+
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
+
+from .data import note_source
 
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-PROBE_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,18 @@ def load_glue(name, *, train=False):
     rows = _from_hub(lambda local: _load_dataset(name, split))
     if rows is not None:
         columns = [rows[column] for column in SETS[name].split()]
-        return Texts([text for row in zip(*columns, strict=True) for text in row], f"GLUE {name}, {split} split")
+        texts = [text for row in zip(*columns, strict=True) for text in row]
+        return _noted(Texts(texts, f"GLUE {name}, {split} split"))
     part = _python_reference()[list(SETS).index(name):: len(SETS)]
     held_out = len(part) // 5
     note = ("GLUE could not be had here (no connection, and it is not in the Hugging Face cache): sentences of the "
             "Python reference stand in for it on this page.")
-    return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
+    return _noted(Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note))
+
+
+def _noted(texts):
+    note_source(texts.source, texts.note)
+    return texts
 
 
 def load_bert_tokenizer():
@@ -165,20 +172,13 @@ def _offline():
             setattr(place, name, value)
 
 
-@cache
 def _online():
-    """One short probe of the hub; never a retry loop. Never where the reader's settings say offline."""
+    """Whether the hub answers; it is not asked where the reader's settings say offline."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
         return False
-    try:
-        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=PROBE_SECONDS):
-            return True
-    except urllib.error.HTTPError as error:
-        return error.code < 500
-    except (OSError, ValueError):
-        return False
+    return answers(constants.ENDPOINT)
 
 
 @cache

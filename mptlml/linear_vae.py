@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import softplus
 
-from .checks import check_count, check_finite, check_shapes
-from .discrete import check_binary
+from .checks import check_binary, check_count, check_finite, check_shapes
 
 CANCELS = 1e-4  # below this 1 - p has lost four digits of p: the sum is taken over the other outcome instead
 
@@ -133,7 +132,7 @@ class LinearVAE:
 
     def _log_joint(self, x, observed):
         """log w_q + log p(x_R | z_q), [..., Q]."""
-        check_shapes(x, observed, self.num_tokens)
+        check_shapes(x, observed, self.num_tokens, self.weight)
         check_binary(x, observed)
         seen = torch.where(observed, x, 0.0)
         return self.rule.log_weights + seen @ self.logits.T - observed.to(seen) @ softplus(self.logits).T

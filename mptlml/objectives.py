@@ -2,7 +2,8 @@
 
 All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by the rows
 unless share_masks=False gives each row its own. data: rows [N, D], or `score.summarise(model, rows)` (the cheaper way
-to train on the same rows many times; masks are then shared). Raise ValueError: sizes or rates out of range.
+to train on the same rows many times; masks are then shared). Masks are drawn where the generator lives and scored where
+the data lie. Raise ValueError: sizes or rates out of range.
 """
 
 import torch
@@ -52,10 +53,10 @@ def eighty_ten_ten(model, data, size, *, generator):
     to be predicted. Each row of `data` [N, D] draws its own tokens.
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
-    chosen = ~random_masks(model.num_tokens, sizes, generator=generator)
+    chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
     draw = dict(generator=generator, device=generator.device)
-    fate = torch.rand(data.shape, **draw)
-    word = torch.randint(model.vocab_size, data.shape, **draw).to(data.dtype)
+    fate = torch.rand(data.shape, **draw).to(data.device)
+    word = torch.randint(model.vocab_size, data.shape, **draw).to(data)
     shown = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), word, data)
     answer = model.vocabulary_log_prob(shown, ~chosen | (fate >= 0.8))
     answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
@@ -81,6 +82,7 @@ def bernoulli_rate(model, data, *, rate=None, num_masks=1, generator):
     else:
         rate = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
     observed = torch.rand(*shape, model.num_tokens, **draw) >= rate[:, None]
+    observed, rate = observed.to(data.device), rate.to(data.device)
     size = (~observed).sum(-1)
     some = size > 0  # a mask of no token counts, as zero
     score = mean_score(model, data, observed[some]) * size[some] / rate[some]
@@ -91,7 +93,7 @@ def _score(model, data, sizes, share_masks, generator):
     """Mean score under one fresh mask for each of `sizes`, nats a token [P]; every row its own masks on request."""
     if not share_masks and sizes.ndim == 1:
         sizes = sizes[:, None].expand(-1, _num_rows(data))
-    return mean_score(model, data, random_masks(model.num_tokens, sizes, generator=generator))
+    return mean_score(model, data, random_masks(model.num_tokens, sizes, generator=generator).to(data.device))
 
 
 def _num_rows(data):

@@ -1,18 +1,22 @@
-"""What a chapter says of itself: claims, numbers for the text, one plot style, animations.
+"""What a chapter says of itself: claims, numbers for the text, one plot style, figures that move.
 
 Nothing here needs the book's tools: on Binder or at home the same calls simply show their values.
 """
 
+import csv
 import html
 import io
 import itertools
 import json
 import math
+import os
+import platform
 import re
 import resource
 import sys
 import time
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import matplotlib as mpl
@@ -21,9 +25,14 @@ import yaml
 from IPython.display import HTML, display
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+from .checks import check_count
+from .data import sources_read
+
 CLAIMS_FILE = Path(__file__).parent.parent / "book" / "claims.yml"
 VERDICTS = ("reproduced", "partly", "not reproduced", "new")
 MOST_BYTES = 2 * 2**30  # what a Binder has
+LIBRARIES = (
+    "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib", "transformers", "datasets")
 
 # Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -82,40 +91,103 @@ def start(chapter):
     })
 
 
-def claim(id, value, stderr=None):
-    """Hold a measured value against the claim's band; glue `<id>-value` and `<id>-verdict`, and show both.
+def figure_data(key, columns):
+    """Keep the numbers of a figure or table of the paper for the site, as the CSV file `<key>.csv`; shows nothing.
 
-    Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list.
+    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings}, one value
+    a row; None and NaN are left empty. Raises ValueError: no columns, columns of unequal length or of more than one
+    dimension, a key that is no file name.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", key):
+        raise ValueError(f"a figure's data need a key of lower-case letters, digits and hyphens, got {key!r}")
+    values = {name: column.tolist() if hasattr(column, "tolist") else list(column) for name, column in columns.items()}
+    values = {name: [v.item() if hasattr(v, "item") else v for v in column] for name, column in values.items()}
+    lengths = {name: len(column) for name, column in values.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"{key}: a table needs columns of one length, got {lengths}")
+    nested = [name for name, column in values.items() if any(isinstance(v, (list, tuple, dict)) for v in column)]
+    if nested:
+        raise ValueError(f"{key}: a column holds one value a row, {nested} hold more")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(values)
+    writer.writerows([_cell(v) for v in row] for row in zip(*values.values(), strict=True))
+    _keep(f"{key}-data", "text/csv", text.getvalue())
+
+
+def _cell(value):
+    """A value as a CSV file holds it: eight digits of a number, nothing for one that is missing."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.8g}"
+    return "" if value is None else value
+
+
+def claim(id, value, stderr=None, *, spread=None, seeds=None, cases=None):
+    """Hold a measured value against the claim's band; glue `<id>-value`, `-verdict` and `-record`, and show them.
+
+    stderr: the standard error of the value. spread: instead, a standard deviation that is shown behind the ±. seeds,
+    cases: over how many seeds and how many cases (models, rows, masks, as `how` in book/claims.yml says) the value was
+    taken; `how` shows each that is given, and no other, as {seeds} and {cases}.
+
+    Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list, ValueError
+    for counts below 1 or that do not match `how`, and for a stderr or spread that is negative or not finite.
     """
     entry = claims()[id]
-    value = float(value)
+    if stderr is not None and spread is not None:
+        raise ValueError(f"{id}: after the ± stands the standard error or the spread, not both")
+    record = {"value": float(value), "stderr": stderr, "spread": spread, "seeds": seeds, "cases": cases}
+    for name in ("seeds", "cases"):
+        count = record[name]
+        if (count is not None) != (f"{{{name}}}" in _how(entry)):
+            raise ValueError(f"{id}: {name} = {count}, but `how` in book/claims.yml says {_how(entry)!r}")
+        if count is not None:
+            record[name] = check_count(count, f"{id}: {name}")
     low, high = entry["band"]
-    text = format(value, entry["format"])
-    if stderr is not None:
-        text += " ± " + format(float(stderr), entry["format"])
-    if not low <= value <= high:  # NaN fails too
+    text = format(record["value"], entry["format"])
+    for name in ("stderr", "spread"):
+        if record[name] is not None:
+            record[name] = float(record[name])
+            if not 0 <= record[name] < math.inf:
+                raise ValueError(f"{id}: {name} must be finite and not negative, got {record[name]}")
+            text += " ± " + format(record[name], entry["format"])
+    if not low <= record["value"] <= high:  # NaN fails too
         raise ClaimError(f"{id}: {entry['statement']} Measured {text}, the band is [{low}, {high}] ({entry['why']})")
-    _record(id, entry, text, entry["verdict"])
+    _record(id, entry, text, entry["verdict"], record)
 
 
 def not_run(id, reason):
     """Say that a claim could not be checked here, and why."""
-    _record(id, claims()[id], "", "not run here", reason)
+    _record(id, claims()[id], "", "not run here", {"reason": reason})
 
 
-def _record(id, entry, text, verdict, reason=""):
+def how_measured(entry, record):
+    """The claim's `how` with the numbers of its record ({value, seeds, cases, ...} as glued), or why it was not run."""
+    counts = {name: f"{record.get(name) or 0:,}" for name in ("seeds", "cases")}
+    return record.get("reason") or _how(entry).format(**counts)
+
+
+def _how(entry):
+    return " ".join(entry.get("how", "").split())
+
+
+def _record(id, entry, text, verdict, record):
     _chapter.setdefault("checked", {})[id] = (text, verdict)
     glue(f"{id}-value", text or "–")
     glue(f"{id}-verdict", verdict)
+    _keep(f"{id}-record", "application/json", json.dumps(record))
     paper = f" · paper: {entry['paper']}" if entry.get("paper") else ""
     low, high = entry["band"]
-    shown = f"{text} (band {low:g} to {high:g}{paper})" if text else reason
-    display(HTML(f'<p class="claim"><span class="verdict verdict-{verdict.replace(" ", "-")}">{verdict}</span> '
-                 f"{html.escape(entry['statement'])} <b>{html.escape(shown)}</b></p>"))
+    shown = f"{text} (band {low:g} to {high:g}{paper})" if text else record["reason"]
+    story = {"Measured": how_measured(entry, record), "Unit": entry.get("unit"), "In the paper": entry["place"],
+             "Why this band": " ".join(str(entry["why"]).split())}
+    rows = "".join(f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in story.items() if text)
+    display(HTML(f'<details class="claim" id="claim-{id}"><summary><span class="verdict '
+                 f'verdict-{verdict.replace(" ", "-")}">{verdict}</span> {html.escape(entry["statement"])} '
+                 f"<b>{html.escape(shown)}</b></summary><dl>{rows}</dl></details>"))
 
 
 def closing():
-    """End a chapter: how many of its claims were checked, and what it cost.
+    """End a chapter: how many of its claims were checked, what it cost, and on what it ran.
 
     Raises ClaimError when a claim listed for the chapter was not checked; MemoryError above the 2 GB of a Binder.
     """
@@ -130,9 +202,27 @@ def closing():
         raise MemoryError(f"{chapter} took {peak / 2**30:.2f} GB; a Binder has {MOST_BYTES / 2**30:.0f}")
     glue(f"{chapter}-seconds", seconds)
     glue(f"{chapter}-megabytes", peak / 2**20)
+    _keep(f"{chapter}-setting", "application/json", json.dumps(_setting()))
     count = sum(verdict != "not run here" for _, verdict in checked.values())
     display(HTML(f'<p class="cost">{count} of {len(listed)} claims checked on this page, all inside their bands. '
                  f"It took {seconds:.0f} seconds and {peak / 2**20:.0f} MB at its peak.</p>"))
+
+
+def _setting():
+    """What a chapter ran on: {"versions": {library: version}, "machine": {...}, "data": {source: note}}.
+
+    No name of a machine or a person, and no path.
+    """
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # the text libraries are not needed for most chapters
+            continue
+    torch = sys.modules.get("torch")
+    machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count(),
+               "gpu": bool(torch and torch.cuda.is_initialized())}
+    return {"versions": versions, "machine": machine, "data": sources_read()}
 
 
 def show_note(note):
@@ -152,48 +242,45 @@ def table(rows, header, caption, formats=None):
                  f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
 
 
+MOVING = ("mask", "theorem", "training")  # each has its script, book/_static/moving-KIND.js
+MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a moving figure stays below 200 kB
 _figures = itertools.count(1)
 
 
-def animate(draw, frames, labels, alt):
-    """A figure with a slider and no kernel: `draw(frame)` returns a matplotlib figure for each of `frames`.
+def moving(kind, data, still, alt, caption="", *, digits=5):
+    """A figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
 
-    labels: the slider's text for each frame. alt: what the figure shows, for those who cannot see it. Works from a
-    folder, with the keyboard, and in print shows the last frame. Raises ValueError: frames and labels do not pair.
+    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
+    `digits` decimals. still: the matplotlib figure that stands in where no script runs (in print, in Jupyter); it is
+    closed. alt: what the still shows. caption: plain text. Raises ValueError: an unknown kind, a number that is not
+    finite, or more bytes than MOST_MOVING.
     """
-    if len(frames) != len(labels) or not len(frames):
-        raise ValueError(f"{len(frames)} frames and {len(labels)} labels do not pair")
+    if kind not in MOVING:
+        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
+    numbers = json.dumps(_plain(data, digits), separators=(",", ":")).replace("<", "\\u003c")  # no end of the script
     key = f"{_chapter['name']}-moving-{next(_figures)}"
-    pictures = [_svg(draw(frame), f"{key}-{number}") for number, frame in enumerate(frames)]
-    last = len(frames) - 1
-    shown = "".join(f'<div class="frame"{"" if number == last else " hidden"}>{picture}</div>'
-                    for number, picture in enumerate(pictures))
-    texts = json.dumps(list(labels)).replace("<", "\\u003c")  # a label must not end the script
-    display(HTML(f"""<div class="moving" id="{key}"><div role="img" aria-label="{html.escape(alt)}">{shown}</div>
-<div class="moving-bar"><button type="button">Play</button>
-<label>Frame
-<input type="range" min="0" max="{last}" value="{last}" aria-valuetext="{html.escape(labels[last])}"></label>
-<output>{html.escape(labels[last])}</output></div></div>
-<script>(() => {{
-  const root = document.getElementById("{key}"), frames = root.querySelectorAll(".frame");
-  const bar = root.querySelector("input"), out = root.querySelector("output"), play = root.querySelector("button");
-  const labels = {texts};
-  let timer = null;
-  const show = () => {{
-    frames.forEach((frame, i) => {{ frame.hidden = i !== +bar.value; }});
-    out.textContent = labels[bar.value];
-    bar.setAttribute("aria-valuetext", labels[bar.value]);
-  }};
-  const stop = () => {{ clearInterval(timer); timer = null; play.textContent = "Play"; }};
-  bar.addEventListener("input", () => {{ stop(); show(); }});
-  play.addEventListener("click", () => {{
-    if (timer) return stop();
-    if (+bar.value === {last}) bar.value = 0;
-    show();
-    play.textContent = "Pause";
-    timer = setInterval(() => {{ bar.value = +bar.value + 1; show(); if (+bar.value === {last}) stop(); }}, 700);
-  }});
-}})();</script>"""))
+    picture = _svg(still, key)
+    size = len(numbers.encode()) + len(picture.encode())
+    if size > MOST_MOVING:
+        raise ValueError(f"the moving figure {kind!r} has {size} bytes, at most {MOST_MOVING} are allowed")
+    display(HTML(f'''<figure class="moving" data-kind="{kind}" id="{key}">
+<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
+<figcaption>{html.escape(caption)}</figcaption>
+<script type="application/json">{numbers}</script></figure>'''))
+
+
+def _plain(value, digits):
+    """Lists, dictionaries, strings and rounded numbers, as JSON knows them. Raises ValueError: not finite."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, dict):
+        return {str(name): _plain(part, digits) for name, part in value.items()}
+    if isinstance(value, (list, tuple, range)):
+        return [_plain(part, digits) for part in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"a moving figure can show finite numbers only, got {value}")
+        return round(value, digits) + 0.0  # no -0.0
+    return value
 
 
 def _svg(figure, key):

@@ -135,7 +135,10 @@ def _pooled_dof(variances, dofs):
 
 
 def summarise(model, x):
-    """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x."""
+    """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x.
+
+    A summary says its `device`, as a tensor does.
+    """
     return model.summarise(x) if hasattr(model, "summarise") else x
 
 

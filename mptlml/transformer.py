@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn.functional import gelu, layer_norm
 from torch.nn.utils import skip_init
 
-from .checks import check_count, check_shapes
-from .discrete import check_vocabulary
+from .checks import check_count, check_shapes, check_vocabulary
 
 BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
 

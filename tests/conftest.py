@@ -8,6 +8,8 @@ import torch
 
 torch.set_num_threads(1)
 
+DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+
 
 @pytest.fixture
 def generator():

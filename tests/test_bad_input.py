@@ -9,7 +9,9 @@ import torch
 from mptlml import (
     PPCA,
     BernoulliMixture,
+    DeepVAE,
     Estimate,
+    LinearVAE,
     SecondMoment,
     all_masks,
     all_orders,
@@ -25,6 +27,8 @@ from mptlml import (
     random_orders,
     score_curve,
 )
+from mptlml.deep_vae import Importance, NodeMixture
+from mptlml.linear_vae import disc_rule
 
 NAN, INF = math.nan, math.inf
 GENERATOR = torch.Generator().manual_seed(0)
@@ -105,7 +109,10 @@ TABLE = [
     ("fit K = 0", lambda: PPCA.fit(real(9, 3), 0), "K.*at least 1, got 0"),
     ("fit a vector", lambda: PPCA.fit(real(9), 1), r"\(9,\)"),
     ("fit NaN", lambda: PPCA.fit(holed(9, 3), 1), r"rows holds NaN.*\(9, 3\)"),
-    ("fit rows without noise", lambda: PPCA.fit(torch.eye(3)[:2].double(), 1), "K = 1.*2 rows fully"),
+    ("fit rows without noise", lambda: PPCA.fit(torch.eye(3)[:2].double(), 1), "K = 1.*3 tokens fully"),
+    ("fit K > D", lambda: PPCA.fit(real(9, 3), 4, 0.1), "K = 4.*D = 3"),
+    ("fit a known noise of 0", lambda: PPCA.fit(real(9, 3), 1, 0.0), "positive number, got 0.0"),
+    ("fit a mean of another size", lambda: PPCA.fit(real(9, 3), 1, mean=real(2)), r"mean has shape \(2,\).*\(3, 1\)"),
     ("no samples", lambda: PCA.sample(0, generator=GENERATOR), "num_rows.*got 0"),
     ("a moment of NaN", lambda: SecondMoment.of(holed(4, 3)), r"rows holds NaN.*\(4, 3\)"),
     ("a moment of no rows", lambda: SecondMoment.of(real(0, 3)), r"\(0, 3\)"),
@@ -199,7 +206,11 @@ TABLE = [
     ("no rows of the scripts", lambda: data.scripts_rows(0, 4, 2, seed=1), "num_rows.*got 0"),
 ]
 # What every model answers and refuses alike.
-for _name, _model in (("PPCA", PCA), ("BernoulliMixture", COINS)):
+VAE = LinearVAE(PCA.weight, real(3), disc_rule(0.5, num_latents=1))
+DEEP = DeepVAE(3, 1, 0, generator=GENERATOR).double()
+NODES = NodeMixture(DEEP, disc_rule(0.5, num_latents=1))
+for _name, _model in (("PPCA", PCA), ("BernoulliMixture", COINS), ("LinearVAE", VAE), ("NodeMixture", NODES),
+                      ("Importance", Importance(DEEP, GENERATOR, 2))):
     _ok = real(2, 3, fill=1.0)
     TABLE += [
         (f"{_name}: rows of another D", lambda m=_model: m.log_prob(real(2, 4)), r"x has shape \(2, 4\).*3 tokens"),
@@ -212,6 +223,10 @@ for _name, _model in (("PPCA", PCA), ("BernoulliMixture", COINS)):
          r"x \(2, 3\) and observed \(5, 3\)"),
         (f"{_name}: whole-number rows", lambda m=_model, x=_ok: m.log_prob(x.long()),
          "floating tensor, got torch.int64"),
+        (f"{_name}: rows of another precision", lambda m=_model, x=_ok: m.conditional_log_prob(x.float(), SEEN),
+         "x is torch.float32 on cpu, the model's parameters are torch.float64"),
+        (f"{_name}: a mean of rows of another precision", lambda m=_model, x=_ok: mean_score(m, x.float(), SEEN[None]),
+         "x is torch.float32"),
         (f"{_name}: NaN observed", lambda m=_model: m.log_prob(holed(2, 3).round()), r"\(2, 3\)"),
     ]
 

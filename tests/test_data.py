@@ -16,7 +16,7 @@ import torch
 import torchvision.datasets  # noqa: F401 - slow to import, and the clock below is not to count it
 from sklearn.datasets import load_digits
 
-from mptlml import data
+from mptlml import connection, data
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.uint8)
 LABELS = np.array([3, 1, 4, 1, 5], dtype=np.uint8)
@@ -45,9 +45,9 @@ def no_network(monkeypatch, tmp_path):
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    data._online.cache_clear()
+    connection.answers.cache_clear()
     yield calls
-    data._online.cache_clear()
+    connection.answers.cache_clear()
 
 
 def answer(*replies):

@@ -4,6 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from scipy import optimize
 from sklearn.decomposition import PCA
 
 from mptlml import PPCA, SecondMoment, all_masks, exact_curve, mean_score, random_masks, score_curve
@@ -176,6 +177,51 @@ def test_fit_is_a_maximum(generator):
     for _ in range(20):
         moved = [value.detach() * (1 + 0.05 * torch.randn(value.shape, generator=generator)) for value in leaves]
         assert PPCA(*moved).log_prob(x).mean() < best
+
+
+@pytest.mark.parametrize("num_latents", [1, 2, 6])
+@pytest.mark.parametrize("known_mean", [True, False])
+def test_fit_with_a_known_noise_is_a_maximum(num_latents, known_mean, generator):
+    """Eq. 15 with sigma^2 given: no slope is left in the weight, and numerical ascent from elsewhere ends no higher."""
+    x = a_model(6, 3)[0].sample(80, generator=generator)
+    mean = torch.linspace(-1, 1, 6, dtype=torch.float64) if known_mean else None
+    fitted = PPCA.fit(x, num_latents, 0.3, mean)
+    assert fitted.noise_variance == 0.3 and fitted.num_latents == num_latents
+    assert torch.equal(fitted.mean, mean if known_mean else x.mean(0))
+    weight = fitted.weight.clone().requires_grad_()
+    best = PPCA(weight, 0.3, fitted.mean).log_prob(x).mean()
+    assert torch.autograd.grad(best, weight)[0].abs().max() < 1e-12
+    start = torch.randn(6, num_latents, generator=generator, dtype=torch.float64).flatten().numpy()
+
+    def loss(values):
+        weight = torch.tensor(values, requires_grad=True)
+        value = -PPCA(weight.view(6, -1), 0.3, fitted.mean).log_prob(x).mean()
+        value.backward()
+        return value.item(), weight.grad.numpy()
+
+    climbed = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9})
+    assert -climbed.fun == pytest.approx(best.item(), abs=1e-8)
+
+
+def test_fit_with_the_noise_of_another_fit_is_that_fit(generator):
+    """Given its own sigma^2 and mean back, the fit repeats itself; rows and their moment are the same data."""
+    x = a_model(6, 3)[0].sample(80, generator=generator)
+    free = PPCA.fit(x, 2)
+    for data in (x, SecondMoment.of(x)):
+        again = PPCA.fit(data, 2, free.noise_variance, free.mean)
+        torch.testing.assert_close(again.weight @ again.weight.T, free.weight @ free.weight.T, rtol=0, atol=1e-12)
+        learned = PPCA.fit(data, 2)
+        assert learned.noise_variance.item() == pytest.approx(free.noise_variance.item(), abs=1e-13)
+
+
+def test_fit_leaves_out_what_the_known_noise_covers(generator):
+    """Directions with less variance than the noise get no weight; nor do those that too few rows cannot span."""
+    x = a_model(6, 3)[0].sample(80, generator=generator)
+    values = np.linalg.eigvalsh(np.cov(x.numpy(), rowvar=False, bias=True))
+    between = (values[-1] + values[-2]) / 2
+    assert torch.linalg.matrix_rank(PPCA.fit(x, 4, between).weight) == 1
+    few = PPCA.fit(x[:2], 4, 0.01, torch.zeros(6, dtype=torch.float64))
+    assert few.weight.shape == (6, 4) and torch.linalg.matrix_rank(few.weight) == 2
 
 
 def test_fit_keeps_float32(generator):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import DEVICES
 from scipy import stats
 
 from mptlml import PPCA, BernoulliMixture, exact_curve, mean_score, objectives, score_curve, summarise
@@ -219,3 +220,46 @@ def test_rows_with_masks_of_their_own(name, generator, monkeypatch):
 def test_exact_lml_is_the_mean_log_prob(problem):
     model, data, rows = problem
     assert objectives.exact_lml(model, data).item() == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-12)
+
+
+class Echo:
+    """A network in miniature: it answers for every word, and says of each token what it was shown."""
+
+    num_tokens, vocab_size = NUM_TOKENS, 3
+
+    def vocabulary_log_prob(self, x, observed):
+        return torch.where(observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0)
+
+
+ON_A_DEVICE = {
+    "fixed_size": lambda model, data, g: objectives.fixed_size(model, data, 2, num_masks=3, generator=g),
+    "uniform_size": lambda model, data, g: objectives.uniform_size(model, data, num_masks=3, generator=g),
+    "every_size": lambda model, data, g: objectives.every_size(model, data, generator=g),
+    "stratified_size": lambda model, data, g: objectives.stratified_size(model, data, generator=g),
+    "bernoulli_rate": lambda model, data, g: objectives.bernoulli_rate(model, data, num_masks=9, generator=g),
+    "eighty_ten_ten": lambda model, data, g: objectives.eighty_ten_ten(Echo(), data, 2, generator=g),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ON_A_DEVICE)
+def test_masks_follow_the_data(name, device):
+    """The generator stays where it is, the data may lie elsewhere: the masks, and so the value, are the same."""
+    rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
+    values = []
+    for place in ("cpu", device):
+        parameters = torch.tensor([0.3, 0.7]), torch.tensor([[0.1, 0.4, 0.6, 0.8], [0.9, 0.5, 0.2, 0.3]])
+        model = BernoulliMixture(*(value.to(place, torch.float64) for value in parameters))
+        value = ON_A_DEVICE[name](model, rows.to(place), torch.Generator().manual_seed(3))
+        assert value.device.type == place
+        values.append(value.item())
+    assert values[1] == pytest.approx(values[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_masks_follow_a_summary(device):
+    model = PPCA(torch.ones(NUM_TOKENS, 1, dtype=torch.float64, device=device), 0.5)
+    data = summarise(model, torch.eye(NUM_TOKENS, dtype=torch.float64, device=device))
+    assert data.device.type == device
+    for name in ("fixed_size", "uniform_size", "every_size", "bernoulli_rate"):
+        assert ON_A_DEVICE[name](model, data, torch.Generator().manual_seed(3)).device.type == device

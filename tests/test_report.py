@@ -1,8 +1,11 @@
-"""Claims, glue and animations, as a page would show them."""
+"""Claims, glue and moving figures, as a page would show them."""
 
+import csv
 import html.parser
+import io
 import json
 import math
+import platform
 import re
 from ast import literal_eval
 
@@ -12,12 +15,13 @@ import numpy as np
 import pytest
 import torch
 
-from mptlml import Estimate, report
+from mptlml import Estimate, data, report
 
 ENTRY = """
 - {id: %s, chapter: %s, place: Table 1, statement: "1 < 2 & so on.", paper: %s, unit: nats, band: [1, 2], why: a law,
    verdict: %s, format: ".2f"}
 """
+HOW = 'how: "mean over {cases} rows and {seeds} seeds"'
 
 
 @pytest.fixture
@@ -52,7 +56,7 @@ def glued(outputs):
         if metadata:
             assert metadata["scrapbook"]["mime_prefix"] == prefix
             (mime, text), = content.items()
-            assert mime.startswith(prefix + "text/")
+            assert mime in {prefix + known for known in ("text/plain", "text/html", "text/csv", "application/json")}
             found[metadata["scrapbook"]["name"]] = text
     return found
 
@@ -101,6 +105,50 @@ def test_a_claim_outside_its_band_stops_the_page(value, shown):
     assert not shown  # and nothing is glued that a later page could show
 
 
+def counted(book):
+    """Claim a of the small book says over how many rows and seeds it was measured."""
+    book.write_text((ENTRY % ("a", "01_one", "null", "new")).replace("why:", f"{HOW}, why:"))
+    report.claims.cache_clear()
+
+
+def test_a_claim_tells_over_how_many_seeds_and_cases(a_small_book, shown):
+    counted(a_small_book)
+    report.start("01_one")
+    report.claim("a", torch.tensor(1.5), np.float64(0.1), seeds=5, cases=np.int64(4000))
+    assert json.loads(glued(shown)["a-record"]) == {
+        "value": 1.5, "stderr": 0.1, "spread": None, "seeds": 5, "cases": 4000}
+    text = page(shown)
+    assert "<dt>Measured</dt><dd>mean over 4,000 rows and 5 seeds</dd>" in text
+    assert "<dt>Why this band</dt><dd>a law</dd>" in text and "<dt>Unit</dt><dd>nats</dd>" in text
+    story, = [attrs for tag, attrs in Page(text).tags if tag == "details"]
+    assert story["id"] == "claim-a" and "open" not in story
+
+
+@pytest.mark.parametrize("told", [
+    {}, {"seeds": 5}, {"cases": 4000}, {"seeds": 0, "cases": 4000}, {"seeds": 5, "cases": -1},
+    {"seeds": 5, "cases": 4000.5}, {"seeds": True, "cases": 4000}, {"seeds": [1, 2], "cases": 4000},
+    {"seeds": 5, "cases": 4000, "stderr": -0.1},
+    {"seeds": 5, "cases": 4000, "stderr": math.nan}, {"seeds": 5, "cases": 4000, "spread": math.inf},
+    {"seeds": 5, "cases": 4000, "stderr": 0.1, "spread": 0.1},
+])
+def test_counts_that_do_not_fit_what_is_said_of_them(told, a_small_book, shown):
+    counted(a_small_book)
+    report.start("01_one")
+    with pytest.raises(ValueError, match="a: "):
+        report.claim("a", 1.5, **told)
+    assert not shown
+
+
+def test_a_spread_is_no_standard_error(shown):
+    report.start("01_one")
+    report.claim("a", 1.5, spread=0.25)
+    record = glued(shown)
+    assert literal_eval(record["a-value"]) == "1.50 ± 0.25"
+    assert json.loads(record["a-record"])["stderr"] is None and json.loads(record["a-record"])["spread"] == 0.25
+    with pytest.raises(ValueError, match="seeds = 5, but `how` in book/claims.yml says ''"):
+        report.claim("a", 1.5, seeds=5)
+
+
 def test_unknown_claims():
     report.start("01_one")
     with pytest.raises(KeyError, match="nowhere"):
@@ -112,7 +160,9 @@ def test_unknown_claims():
 def test_a_claim_that_was_not_run_says_why(shown):
     report.start("01_one")
     report.not_run("a", "no data here")
-    assert literal_eval(glued(shown)["a-verdict"]) == "not run here" and "no data here" in page(shown)
+    record = glued(shown)
+    assert literal_eval(record["a-verdict"]) == "not run here" and "no data here" in page(shown)
+    assert json.loads(record["a-record"]) == {"reason": "no data here"}
 
 
 def test_closing_wants_every_claim_of_the_chapter(shown):
@@ -143,6 +193,20 @@ def test_closing_minds_the_memory_of_a_binder(shown, monkeypatch):
         report.closing()
 
 
+def test_closing_says_on_what_the_chapter_ran(shown, monkeypatch):
+    monkeypatch.setattr(data, "_read", {})
+    data.load_images("digits", 3)
+    report.start("02_two")
+    report.claim("c", 1.5)
+    report.closing()
+    setting = json.loads(glued(shown)["02_two-setting"])
+    assert setting["versions"]["numpy"] == np.__version__
+    assert {"python", "numpy", "scipy", "scikit-learn", "matplotlib"} < set(setting["versions"])
+    assert setting["data"] == {"scikit-learn digits": ""}
+    assert set(setting["machine"]) == {"system", "architecture", "cores", "gpu"}
+    assert platform.node() not in json.dumps(setting)
+
+
 def test_a_new_chapter_begins_with_nothing_checked(shown):
     report.start("01_one")
     report.claim("a", 1.5)
@@ -168,6 +232,28 @@ def test_glue_keeps_plain_values(value, text, shown):
     assert glued(shown) == {"n": text}
 
 
+def test_the_data_of_a_figure_are_a_csv_file(shown):
+    report.figure_data("fig1-left", {
+        "masks": torch.tensor([1, 10, 100]), "name, with comma": ["a", 'say "b"', "c"],
+        "error": np.array([0.1, math.nan, 1 / 3]), "mixed": [np.float64(1.5), torch.tensor(2), None]})
+    assert page(shown) == ""
+    rows = list(csv.reader(io.StringIO(glued(shown)["fig1-left-data"])))
+    assert rows == [["masks", "name, with comma", "error", "mixed"], ["1", "a", "0.1", "1.5"],
+                    ["10", 'say "b"', "", "2"], ["100", "c", "0.33333333", ""]]
+
+
+@pytest.mark.parametrize(("key", "columns", "problem"), [
+    ("fig1-left", {}, "columns of one length"),
+    ("fig1-left", {"a": [1, 2], "b": [1]}, r"columns of one length, got {'a': 2, 'b': 1}"),
+    ("fig1-left", {"a": [1, 2], "b": torch.ones(2, 3)}, r"one value a row, \['b'\] hold more"),
+    ("fig1 left", {"a": [1]}, "lower-case letters"), ("../fig1", {"a": [1]}, "lower-case letters"),
+])
+def test_data_that_are_no_table(key, columns, problem, shown):
+    with pytest.raises(ValueError, match=problem):
+        report.figure_data(key, columns)
+    assert not shown
+
+
 def draw(height):
     figure, axes = plt.subplots()
     axes.plot([0, 1], [0, height], marker="o", label="line")
@@ -177,34 +263,29 @@ def draw(height):
     return figure
 
 
-LABELS = ["P = 1", "P < 10 & more", 'the "last" </script>']
-
-
-def test_an_animation_is_a_slider_of_svg_frames(shown):
+def test_a_moving_figure_is_a_still_with_numbers(shown):
     report.start("01_one")
-    report.animate(draw, [1, 2, 3], LABELS, 'Heights, "growing" <fast>')
+    data = {"a": torch.tensor([1.23456789, -1e-9]), "b": np.array([True]), "name": "</script><b>", "range": range(2)}
+    report.moving("training", data, draw(1), 'Heights, "growing" <fast>', "Caption < 1", digits=3)
     text = page(shown)
     parsed = Page(text)
     assert parsed.open == []
-    tags = parsed.tags
-    assert [tag for tag, _ in tags].count("svg") == 3
-    frames = [attrs for _, attrs in tags if attrs.get("class") == "frame"]
-    assert ["hidden" in attrs for attrs in frames] == [True, True, False]  # in print, the last frame
-    slider, = [attrs for tag, attrs in tags if tag == "input"]
-    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "2", "2")
-    assert slider["aria-valuetext"] == LABELS[-1]
-    picture, = [attrs for _, attrs in tags if attrs.get("role") == "img"]
-    assert picture["aria-label"] == 'Heights, "growing" <fast>'
-    assert {"label", "button", "output"} <= {tag for tag, _ in tags}
-    assert text.count("</script>") == 1  # a label cannot end the script
-    assert json.loads(re.search(r"const labels = (.*);", text)[1]) == LABELS
+    figure, = [attrs for tag, attrs in parsed.tags if tag == "figure"]
+    assert figure["class"] == "moving" and figure["data-kind"] == "training" and figure["id"].startswith("01_one-")
+    still, = [attrs for _, attrs in parsed.tags if attrs.get("class") == "moving-still"]
+    assert still["role"] == "img" and still["aria-label"] == 'Heights, "growing" <fast>'
+    assert "hidden" not in still and "<svg" in text and "<figcaption>Caption &lt; 1</figcaption>" in text
+    assert text.count("</script>") == 1  # a word of the data cannot end the script
+    numbers = re.search(r'<script type="application/json">(.*)</script>', text)[1]
+    assert json.loads(numbers) == {"a": [1.235, 0], "b": [True], "name": "</script><b>", "range": [0, 1]}
+    assert "-0.0" not in numbers
     assert plt.get_fignums() == []
 
 
 def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     report.start("01_one")
-    report.animate(draw, [1, 1], ["a", "b"], "alt")  # the same frame twice
-    report.animate(draw, [1], ["a"], "alt")
+    report.moving("training", {}, draw(1), "alt")
+    report.moving("training", {}, draw(1), "alt")  # the same again
     report.glue_figure("front", draw(1), 'a "front" <page>')
     text = page(shown) + glued(shown)["front"]
     tags = Page(text).tags
@@ -219,22 +300,27 @@ def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     assert 'aria-label="a &quot;front&quot; &lt;page&gt;"' in text
 
 
-def test_the_same_animation_is_the_same_page(shown, monkeypatch):
+def test_the_same_moving_figure_is_the_same_page(shown, monkeypatch):
     pages = []
     for _ in range(2):
         monkeypatch.setattr(report, "_figures", iter(range(1, 5)))
         report.start("01_one")
-        report.animate(draw, [1, 2], ["a", "b"], "alt")
+        report.moving("mask", {"a": [1, 2.5]}, draw(1), "alt")
         pages.append(page(shown))
         shown.clear()
     assert pages[0] == pages[1]
 
 
-@pytest.mark.parametrize(("frames", "labels"), [([1, 2], ["a"]), ([], [])])
-def test_frames_and_labels_must_pair(frames, labels, shown):
+@pytest.mark.parametrize(("kind", "data", "words"), [
+    ("dance", {}, "no figure of the kind 'dance'"),
+    ("mask", {"a": [1.0, math.nan]}, "finite numbers only, got nan"),
+    ("mask", {"a": torch.tensor(-math.inf)}, "finite numbers only, got -inf"),
+    ("mask", {"a": list(range(40_000))}, "bytes, at most"),
+])
+def test_what_cannot_move(kind, data, words, shown):
     report.start("01_one")
-    with pytest.raises(ValueError, match=f"{len(frames)} frames and {len(labels)} labels"):
-        report.animate(draw, frames, labels, "alt")
+    with pytest.raises(ValueError, match=words):
+        report.moving(kind, data, draw(1), "alt")
     assert not shown
 
 

@@ -8,6 +8,7 @@ pass after one that failed; so the pages are always built anew (the chapters com
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from book_digest import ROOT, cache_path
 from book_execute import chapters, executed_chapter, quiet_environment
+from book_launch import address
 
 
 def fingerprint(root: Path = ROOT) -> str:
@@ -22,7 +24,7 @@ def fingerprint(root: Path = ROOT) -> str:
     files = [root / "_config.yml", root / "_toc.yml", *chapters(root)]
     files += [path for path in sorted((root / "book").rglob("*")) if "__pycache__" not in path.parts]
     files += sorted((cache_path(root) / "executed").rglob("*.ipynb"))
-    state = hashlib.sha256(cache_path(root).name.encode())
+    state = hashlib.sha256(cache_path(root).name.encode() + repr(address(os.environ)).encode())
     for path in files:
         if path.is_file():
             state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")

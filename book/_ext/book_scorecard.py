@@ -111,7 +111,9 @@ class Scorecard(SphinxDirective):
 
         statement = " ".join(str(claim["statement"]).split())
         paper = claim.get("paper")
-        row = nodes.row(ids=[f"claim-{claim['id']}"])
+        anchor = f"claim-{claim['id']}"
+        self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor  # pages may say [text](#claim-id)
+        row = nodes.row(ids=[anchor])
         row += [
             nodes.entry("", nodes.paragraph("", "", *self._inline(statement)),
                         nodes.paragraph("", "", *self._inline(band_text(claim)), classes=["band"])),

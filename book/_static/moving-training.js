@@ -1,0 +1,48 @@
+/* Scrub through training: the MPT curve rises and its area reaches the log marginal likelihood.
+ * data: tokens D; epochs [E]; curves [E][D], S(1..D) in nats a token; areas, errors, lmls [E] and truth, nats a row. */
+(() => {
+  "use strict";
+  const { number } = Moving;
+
+  const build = (figure, data) => {
+    const last = data.epochs.length - 1;
+    const at = figure.range("Epoch", { min: 0, max: last, value: 0, text: (k) => String(data.epochs[k]) });
+    figure.play(at);
+    figure.key([["blue area", "area under the curve: the estimate"], ["black dashed", "exact LML (left: divided by D)"],
+      ["orange line", "weights that made the rows"]]);
+    const D = data.tokens;
+    const lowest = Math.min(...data.curves.flat()) * 1.08;
+    const level = [Math.min(...data.lmls) * 1.05, Math.max(data.truth, ...data.lmls) * 0.6];
+    const sizes = data.curves[0].map((_, k) => k + 1);
+
+    return () => {
+      const k = +at.value;
+      const [epoch, area, error, lml] = [data.epochs[k], data.areas[k], data.errors[k], data.lmls[k]];
+      const words = [`Epoch ${epoch}: area ${number(area)} ± ${number(error)} nats a row`, `Exact LML ${number(lml)}`,
+        `LML of the weights that made the rows ${number(data.truth)}`];
+      const narrow = figure.picture.clientWidth < 520;
+      const [svg, width] = figure.sheet(narrow ? 470 : 280, `The MPT curve and the log marginal likelihood during training. ${words.join(". ")}`);
+      const half = narrow ? width : Math.round(width * 0.54);
+      const percent = [0, 25, 50, 75, 100].map((p) => [p * D / 100, `${p}%`]);
+
+      const curve = new Moving.Panel(svg, { left: 0, top: 0, width: half, height: 280 },
+        { x: [0, D], y: [lowest, 0.5], xlabel: "tokens masked", ylabel: "S(m), nats a token", xticks: percent, left: 42 });
+      const points = sizes.map((m) => [m, data.curves[k][m - 1]]);
+      curve.area([[1, 0], ...points, [D, 0]], "blue");
+      curve.line(points, "blue");
+      curve.rule("y", lml / D, "black dashed");
+
+      const box = narrow ? { left: 0, top: 280, width, height: 190 } : { left: half, top: 0, width: width - half, height: 280 };
+      const path = new Moving.Panel(svg, box,
+        { x: [0, data.epochs[last]], y: level, xlabel: "epoch", ylabel: "nats a row", left: 54 });
+      path.rule("y", data.truth, "orange line");
+      path.line(data.epochs.map((e, i) => [e, data.lmls[i]]), "black dashed");
+      data.epochs.forEach((e, i) => { if (i <= k) path.dot(e, data.areas[i], "blue", 2.5); });
+      path.rule("x", epoch, "grey");
+      path.dot(epoch, area, "blue", 5.5);
+      figure.say(words);
+    };
+  };
+
+  Moving.kind("training", { build });
+})();

@@ -1,0 +1,205 @@
+/* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
+ *
+ * mptlml.report.moving writes   figure.moving[data-kind] > .moving-still (a picture, for print and without scripts),
+ *                               figcaption, script[type="application/json"] (the numbers).
+ * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
+ *                               draw(), which is called after every change.
+ * This file then makes          figure.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
+ *                               .moving-legend, .moving-readout (the numbers in words, aria-live).
+ * Other code may rely on: figure.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
+ * that are native inputs, selects and buttons with labels.
+ */
+const Moving = (() => {
+  "use strict";
+  const kinds = {};
+
+  /* A number as text, with a true minus sign. */
+  const number = (value, digits = 2, plus = false) => {
+    const text = Math.abs(value).toFixed(digits);
+    const sign = value < 0 && +text !== 0 ? "\u2212" : plus ? "+" : "";
+    return sign + text;
+  };
+  /* How far two numbers that should be equal are apart, in words. */
+  const apart = (one, other) => {
+    const gap = Math.abs(one - other).toExponential(0).replace("-", "\u2212");
+    return one === other ? "They are equal to the last digit." : `They differ by ${gap}.`;
+  };
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+  /* An element with attributes and text, at the end of its parent. */
+  const SVG = "http://www.w3.org/2000/svg";
+  const add = (parent, tag, attributes = {}, text = null) => {
+    const drawn = parent.namespaceURI === SVG || tag === "svg";
+    const made = drawn ? document.createElementNS(SVG, tag) : document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text !== null) made.textContent = text;
+    parent.append(made);
+    return made;
+  };
+
+  /* About `count` round values between two ends. */
+  const ticks = (low, high, count) => {
+    const rough = (high - low) / count;
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = power * [1, 2, 5, 10].find((nice) => nice * power >= rough * 0.999);
+    const found = [];
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(+(k * step).toPrecision(12));
+    return found;
+  };
+
+  /* A pair of axes in an svg. `box`: left, top, width, height in pixels, labels included. */
+  class Panel {
+    constructor(svg, box, { x, y, xlabel = "", ylabel = "", xticks = null, yticks = null, xlog = false, left = 54 }) {
+      const bend = xlog ? Math.log : (value) => value;
+      const [right, bottom, top] = [18, xlabel ? 42 : 24, ylabel ? 24 : 8];
+      Object.assign(this, { left: box.left + left, right: box.left + box.width - right, top: box.top + top, bottom: box.top + box.height - bottom });
+      const [from, to] = x.map(bend);
+      this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
+      this.y = (value) => this.bottom - (this.bottom - this.top) * (value - y[0]) / (y[1] - y[0]);
+      this.g = add(svg, "g");
+      for (const tick of yticks || ticks(...y, Math.max(2, (this.bottom - this.top) / 45))) {
+        const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
+        this.rule("y", at, "grid");
+        this.words(this.left - 6, this.y(at) + 4, text, "end");
+      }
+      for (const tick of xticks || ticks(...x, Math.max(2, (this.right - this.left) / 70))) {
+        const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
+        this.words(this.x(at), this.bottom + 17, text, "middle");
+        add(this.g, "path", { class: "axis", d: `M${this.x(at)},${this.bottom}v4` });
+      }
+      add(this.g, "path", { class: "axis", d: `M${this.left},${this.top}V${this.bottom}H${this.right}` });
+      if (xlabel) this.words((this.left + this.right) / 2, this.bottom + 36, xlabel, "middle");
+      if (ylabel) this.words(box.left + 2, box.top + 13, ylabel, "start");
+    }
+
+    words(x, y, text, anchor = "start") { return add(this.g, "text", { x, y, "text-anchor": anchor }, text); }
+
+    /* A line across the panel at a value of x or of y. */
+    rule(axis, value, style) {
+      const d = axis === "x" ? `M${this.x(value)},${this.top}V${this.bottom}` : `M${this.left},${this.y(value)}H${this.right}`;
+      return add(this.g, "path", { class: style, d });
+    }
+
+    path(points) { return points.map(([x, y], k) => `${k ? "L" : "M"}${this.x(x).toFixed(1)},${this.y(y).toFixed(1)}`).join(""); }
+    line(points, style) { return add(this.g, "path", { class: `line ${style}`, d: this.path(points) }); }
+    area(points, style) { return add(this.g, "path", { class: `area ${style}`, d: this.path(points) + "Z" }); }
+    dot(x, y, style, r = 4.5) { return add(this.g, "circle", { class: `dot ${style}`, cx: this.x(x), cy: this.y(y), r }); }
+
+    /* A box between two values of x and two of y. */
+    box(x0, x1, y0, y1, style) {
+      const [a, b, c, d] = [this.x(x0), this.x(x1), this.y(y0), this.y(y1)];
+      return add(this.g, "rect", { class: `area ${style}`, x: Math.min(a, b), y: Math.min(c, d), width: Math.abs(b - a), height: Math.abs(d - c) });
+    }
+  }
+
+  /* One figure: its controls, its svg and its words. */
+  class Figure {
+    constructor(root) {
+      this.root = root;
+      this.live = add(root, "div", { class: "moving-live" });
+      root.prepend(this.live); // above the caption
+      this.controls = add(this.live, "div", { class: "moving-controls" });
+      this.picture = add(this.live, "div", { class: "moving-picture" });
+      this.legend = add(this.live, "ul", { class: "moving-legend" });
+      this.readout = add(this.live, "div", { class: "moving-readout", "aria-live": "polite" });
+      this.draw = () => {};
+    }
+
+    /* A slider; `text` says a value in words. Returns the input. */
+    range(label, { min, max, value, step = 1, text = String }) {
+      const box = add(this.controls, "label", { class: "moving-range" });
+      add(box, "span", {}, label);
+      const input = add(box, "input", { type: "range", min, max, step, value });
+      const shown = add(box, "output");
+      const say = () => { shown.textContent = text(+input.value); input.setAttribute("aria-valuetext", text(+input.value)); };
+      input.addEventListener("input", () => { say(); this.draw(); });
+      input.say = say;
+      say();
+      return input;
+    }
+
+    /* A choice among names; its value is the place of the name. Returns the select. */
+    select(label, names, chosen = 0) {
+      const box = add(this.controls, "label", { class: "moving-select" });
+      add(box, "span", {}, label);
+      const select = add(box, "select");
+      names.forEach((name, k) => { add(select, "option", { value: k }, name).selected = k === chosen; });
+      select.addEventListener("change", () => this.draw());
+      return select;
+    }
+
+    /* A button that acts at once. */
+    button(label, act) {
+      const button = add(this.controls, "button", { type: "button" }, label);
+      button.addEventListener("click", act);
+      return button;
+    }
+
+    /* A button that walks a slider to its end; not for readers who asked for less motion. */
+    play(input, pause = 250) {
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+      let timer = null;
+      const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
+      const go = (value) => { input.value = value; input.say(); this.draw(); };
+      const button = this.button("Play", () => {
+        if (timer) { stop(); return; }
+        if (input.value === input.max) go(input.min);
+        button.textContent = "Pause";
+        timer = setInterval(() => { go(+input.value + 1); if (input.value === input.max) stop(); }, pause);
+      });
+      input.addEventListener("input", () => { if (timer) stop(); });
+    }
+
+    /* What the colours mean: [[style, words], ...]. */
+    key(entries) {
+      this.legend.replaceChildren();
+      for (const [style, words] of entries) {
+        const entry = add(this.legend, "li");
+        add(entry, "span", { class: `swatch ${style}`, "aria-hidden": "true" });
+        entry.append(words);
+      }
+    }
+
+    /* An empty svg as wide as the page allows; `label` says what it shows. Returns [svg, width]. */
+    sheet(height, label) {
+      const width = Math.max(260, Math.min(720, this.picture.clientWidth || 640));
+      if (!this.svg) this.svg = add(this.picture, "svg", { role: "img", class: "moving-svg" });
+      this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+      this.svg.setAttribute("aria-label", label);
+      this.svg.replaceChildren();
+      return [this.svg, width];
+    }
+
+    /* The numbers in words, a line each. */
+    say(lines) {
+      this.readout.replaceChildren();
+      for (const line of lines) add(this.readout, "div", {}, line);
+    }
+  }
+
+  const start = (root) => {
+    const known = kinds[root.dataset.kind];
+    const source = root.querySelector('script[type="application/json"]');
+    if (!known || !source || root.classList.contains("moving-alive")) return;
+    const figure = new Figure(root);
+    root.classList.add("moving-alive");
+    try {
+      figure.draw = known.build(figure, JSON.parse(source.textContent));
+      figure.draw();
+    } catch (error) { // the still picture is better than half a figure
+      root.classList.remove("moving-alive");
+      figure.live.remove();
+      throw error;
+    }
+    let width = figure.picture.clientWidth;
+    new ResizeObserver(() => {
+      if (figure.picture.clientWidth && figure.picture.clientWidth !== width) { width = figure.picture.clientWidth; figure.draw(); }
+    }).observe(figure.picture);
+  };
+
+  if (typeof document !== "undefined") {
+    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("figure.moving").forEach(start));
+  }
+  const kind = (name, parts) => { kinds[name] = parts; };
+  return { kind, kinds, number, apart, sum, ticks, add, Panel };
+})();

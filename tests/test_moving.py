@@ -1,0 +1,257 @@
+"""Figures that move without a kernel: what the pages hold, against other ways to the same numbers; their scripts."""
+
+import itertools
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from mptlml import PPCA, exact_curve, report
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_execute  # noqa: E402
+import book_moving  # noqa: E402
+
+STATIC = ROOT / "book" / "_static"
+CHAPTER = {"mask": "01_masked_pretraining", "theorem": "02_proposition", "training": "06_area"}
+MOST_BYTES = 200_000  # a figure with its numbers, its still and its scripts
+NODE = shutil.which("node")
+needs_node = pytest.mark.skipif(NODE is None, reason="no node here to run the page's scripts with")
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """{kind: the HTML of its figure} from the executed chapters."""
+    found = {}
+    for kind, stem in CHAPTER.items():
+        notebook = book_execute.executed_chapter(ROOT / "notebooks" / f"{stem}.md")
+        if notebook is None:
+            if os.environ.get("BOOK_EXECUTED") == "1":
+                pytest.fail(f"{stem} was not executed")
+            pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        texts = [output.data.get("text/html", "") for output in outputs if "data" in output]
+        found[kind], = [text for text in texts if f'<figure class="moving" data-kind="{kind}"' in text]
+    return found
+
+
+@pytest.fixture(scope="module")
+def data(figures):
+    """{kind: the numbers of its figure}."""
+    pattern = re.compile(r'<script type="application/json">(.*)</script>', re.DOTALL)
+    return {kind: json.loads(pattern.search(text)[1]) for kind, text in figures.items()}
+
+
+def run_script(kind, expression, value=None):
+    """What `expression` is in JavaScript, with `kind` for the figure's functions and `value` for a value of ours."""
+    code = """
+    const [, shared, own, expression, value] = process.argv, read = require("fs").readFileSync, vm = require("vm");
+    for (const file of [shared, own]) vm.runInThisContext(read(file, "utf8"));
+    const answer = vm.runInThisContext(`(kind, value) => ${expression}`);
+    const Shared = vm.runInThisContext("Moving");
+    console.log(JSON.stringify(answer(Shared.kinds[process.env.KIND], JSON.parse(value))));
+    """
+    files = [str(STATIC / "moving.js"), str(STATIC / f"moving-{kind}.js")]
+    done = subprocess.run([NODE, "-e", code, *files, expression, json.dumps(value)], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "KIND": kind})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# The page's share --------------------------------------------------------------------------------------------------
+
+def test_each_kind_has_a_chapter_and_a_script_and_each_script_a_kind():
+    assert set(CHAPTER) == set(report.MOVING)
+    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in report.MOVING}
+
+
+def test_only_pages_with_figures_load_the_scripts():
+    figure = '<figure class="moving" data-kind="{}" id="a">'
+    assert book_moving.scripts("<p>nothing moves</p>") == []
+    body = figure.format("rate") + figure.format("mask") + figure.format("rate")
+    assert book_moving.scripts(body) == ["moving.js", "moving-mask.js", "moving-rate.js"]
+
+
+def test_a_figure_with_its_scripts_is_light_and_brings_its_still(figures):
+    shared = sum((STATIC / name).stat().st_size for name in ("moving.js", "moving.css"))
+    for kind, text in figures.items():
+        weight = shared + (STATIC / f"moving-{kind}.js").stat().st_size + len(text.encode())
+        assert weight < MOST_BYTES, (kind, weight)
+        assert text.index('class="moving-still" role="img" aria-label="') < text.index("<svg")
+        assert len(re.search(r"<figcaption>(.*)</figcaption>", text)[1]) > 20
+        assert text.count("</script>") == 1
+
+
+def test_scripts_load_nothing_and_need_no_module():
+    for path in [*STATIC.glob("moving*.js"), STATIC / "moving.css"]:
+        text = path.read_text()
+        addresses = set(re.findall(r"[a-z]+://[^\s\"']+", text)) - {"http://www.w3.org/2000/svg"}  # a name, not loaded
+        assert not addresses, path
+        fetched = re.search(r"^\s*(?:import|export)\b|\bfetch\(|XMLHttpRequest|url\(|@import", text, re.MULTILINE)
+        assert not fetched, (path, fetched)
+
+
+# mask: a toy grammar, counted by walking through all its sentences -------------------------------------------------
+
+def words_of(rule):
+    return {word: 1 / k for k, word in enumerate(rule.split(), 1)}
+
+
+def shares(rule):
+    total = sum(words_of(rule).values())
+    return {name: weight / total for name, weight in words_of(rule).items()}
+
+
+@pytest.fixture(scope="module")
+def paths():
+    """[(probability of a walk through the states, each state's words)] of eight tokens, from the chapter's RULES."""
+    text = (ROOT / "notebooks" / f"{CHAPTER['mask']}.md").read_text()
+    rules = re.findall(r'\("(\w+)", "([^"]+)", "([^"]+)"\)', text)
+    rules = {state: (shares(words), shares(then)) for state, words, then in rules}
+    walks = [(chance, [state]) for state, chance in shares("D1 D2").items()]
+    for _ in range(7):
+        walks = [(chance * more, [*walk, state]) for chance, walk in walks
+                 for state, more in rules[walk[-1]][1].items()]
+    return [(chance, [rules[state][0] for state in walk]) for chance, walk in walks]
+
+
+def sentence_probability(paths, words):
+    """p(x_R) for words with None where a token is hidden."""
+    return sum(chance * math.prod(table.get(word, 0) for table, word in zip(tables, words, strict=True) if word)
+               for chance, tables in paths)
+
+
+def test_the_answers_of_the_grammar(data, paths):
+    mask = data["mask"]
+    words, numbers = mask["words"], np.random.default_rng(1)
+    assert len(words) == 8 and len(mask["answers"]) == len(mask["guesses"]) == len(mask["joint"]) == 256
+    for code in [0, 255, *numbers.integers(1, 255, 40).tolist()]:
+        hidden = [j for j in range(8) if code >> j & 1]
+        seen = [None if j in hidden else word for j, word in enumerate(words)]
+        visible = sentence_probability(paths, seen)
+        assert mask["joint"][code] == pytest.approx(math.log(sentence_probability(paths, words) / visible), abs=1e-5)
+        assert len(mask["answers"][code]) == len(mask["guesses"][code]) == len(hidden)
+        for j, answer, guess in zip(hidden, mask["answers"][code], mask["guesses"][code], strict=True):
+            chance = {word: sentence_probability(paths, [*seen[:j], word, *seen[j + 1:]]) / visible
+                      for word in mask["vocabulary"]}
+            assert sum(chance.values()) == pytest.approx(1)
+            assert answer == pytest.approx(math.log(chance[words[j]]), abs=1e-5)
+            assert chance[mask["vocabulary"][guess]] == pytest.approx(max(chance.values()))
+
+
+def test_the_area_over_all_masks_is_the_probability_of_the_sentence(data, paths):
+    mask = data["mask"]
+    means = {size: [np.mean(terms) for terms in mask["answers"] if len(terms) == size] for size in range(1, 9)}
+    assert [len(own) for own in means.values()] == [math.comb(8, size) for size in range(1, 9)]
+    area = sum(np.mean(own) for own in means.values())
+    assert area == pytest.approx(math.log(sentence_probability(paths, mask["words"])), abs=1e-4)
+
+
+@needs_node
+def test_the_script_averages_masks_as_we_do(data):
+    mask = data["mask"]
+    curve = run_script("mask", "kind.curve(value, 8)", mask["answers"])
+    expected = [np.mean([np.mean(terms) for terms in mask["answers"] if len(terms) == size]) for size in range(1, 9)]
+    assert curve == pytest.approx(expected, abs=1e-12)
+
+
+# theorem: computed in the page -------------------------------------------------------------------------------------
+
+def gaussian(correlations):
+    r12, r13, r23 = correlations
+    return np.array([[1.0, r12, r13], [r12, 1.0, r23], [r13, r23, 1.0]])
+
+
+def scores(correlations, x):
+    """S(1), S(2), S(3) by the package: PPCA with three latent dimensions is any Gaussian."""
+    values, axes = torch.linalg.eigh(torch.tensor(gaussian(correlations)))
+    noise = values[0] / 2
+    return exact_curve(PPCA(axes * (values - noise).sqrt(), noise), torch.tensor([x], dtype=torch.float64)).mean
+
+
+def test_the_first_numbers_of_the_theorem(data):
+    theorem = data["theorem"]
+    expected = scores(theorem["correlations"], theorem["x"])
+    density = stats.multivariate_normal(cov=gaussian(theorem["correlations"])).logpdf(theorem["x"])
+    assert theorem["check"]["scores"] == pytest.approx(expected, abs=1e-13)
+    assert theorem["check"]["log_prob"] == pytest.approx(density, abs=1e-13)
+    assert sum(expected) == pytest.approx(density, abs=1e-12)
+
+
+CASES = [([0.6, 0.3, 0.5], [1.0, -0.5, 1.5]), ([0, 0, 0], [0.1, 0.2, 0.3]), ([0.9, -0.85, -0.65], [3, 3, -3]),
+         ([-0.45, -0.45, -0.45], [-3, 0, 2.5]), ([0.05, 0.9, 0.1], [0, 0, 0])]
+
+
+@needs_node
+@pytest.mark.parametrize(("correlations", "x"), CASES)
+def test_the_script_computes_what_the_package_computes(correlations, x):
+    sizes = run_script("theorem", "kind.masks(...value)", [correlations, x])
+    by_script = [size["score"] for size in sizes]
+    assert by_script == pytest.approx(scores(correlations, x), abs=1e-11)
+    hidden = [mask["hidden"] for size in sizes for mask in size["masks"]]
+    assert hidden == [list(some) for size in (1, 2, 3) for some in itertools.combinations(range(3), size)]
+    density = run_script("theorem", "kind.logProb(...value)", [correlations, x])
+    assert density == pytest.approx(stats.multivariate_normal(cov=gaussian(correlations)).logpdf(x), abs=1e-11)
+    assert sum(by_script) == pytest.approx(density, abs=1e-12)
+
+
+@needs_node
+def test_the_script_meets_the_theorem_wherever_it_does_not_refuse():
+    """Every reachable set of correlations, each with a few extreme values: area and log p(x) differ below 1e-12."""
+    steps = (np.arange(-18, 19) / 20).tolist()
+    expression = """{
+      let [worst, accepted, wrong] = [0, 0, 0];
+      for (const a of value) for (const b of value) for (const c of value) {
+        const det = 1 + 2 * a * b * c - a * a - b * b - c * c, refused = kind.refusal([a, b, c]) !== "";
+        if (refused !== (det <= 0.06)) wrong += 1;
+        if (refused) continue;
+        accepted += 1;
+        for (const x of [[3, 3, 3], [3, -3, 3], [-3, 3, 3], [1.3, -0.7, 2.1]]) {
+          const area = Moving.sum(kind.masks([a, b, c], x).map((size) => size.score));
+          worst = Math.max(worst, Math.abs(area - kind.logProb([a, b, c], x)));
+        }
+      }
+      return [worst, accepted, wrong];
+    }"""
+    worst, accepted, wrong = run_script("theorem", expression, steps)
+    assert wrong == 0 and accepted > 30_000
+    assert worst < 1e-12
+
+
+@needs_node
+@pytest.mark.parametrize(("correlations", "words"), [
+    ([0.6, 0.3, 0.5], ""),
+    ([0.9, 0.9, -0.9], "must lie between 0.620 and 1.000; it is −0.90"),
+    ([0.5, 0.5, -0.5], "not positive definite"),
+    ([0.9, 0.9, 0.8], "Move a correlation towards zero"),
+])
+def test_the_script_refuses_in_words(correlations, words):
+    said = run_script("theorem", "kind.refusal(value)", correlations)
+    assert words in said and bool(said) == bool(words)
+    least = np.linalg.eigvalsh(gaussian(correlations))[0]
+    assert ("No three variables" in said) == (least < 1e-12)
+
+
+# training ----------------------------------------------------------------------------------------------------------
+
+def test_the_area_reaches_the_lml_in_training(data):
+    training = data["training"]
+    stages, tokens = len(training["epochs"]), training["tokens"]
+    curves = np.array(training["curves"])
+    assert curves.shape == (stages, tokens) and training["epochs"][0] == 0 and training["epochs"][-1] == 600
+    assert curves.sum(1) == pytest.approx(training["areas"], abs=1e-3)
+    away = np.subtract(training["areas"], training["lmls"]) / training["errors"]
+    assert np.abs(away).max() < 4
+    assert np.all(np.diff(training["lmls"])[:20] > 0)
+    assert 0 < training["lmls"][-1] - training["truth"] < 0.1
