@@ -24,8 +24,8 @@ WEIGHTED = ("weighted 33%", "weighted uniform")
 PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes, seeds
     ("mnist", None, (0, 300, 600, 1200, 1800, 2400, LONG_RUN), BOTH, SEEDS),
     ("mnist", 1.0, (0, 200, 400, 600), BOTH + WEIGHTED, SEEDS),
-    ("mnist", None, (0, 500, 1000), SCHEMES, SEEDS[:2]),
-    ("fashion-mnist", None, (0, 500, 1000), BOTH, SEEDS[:2]),
+    ("mnist", None, (0, 300, 600), SCHEMES, SEEDS[:2]),
+    ("fashion-mnist", None, (0, 300, 600), BOTH, SEEDS[:2]),
 )
 FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds")
 
