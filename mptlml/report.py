@@ -242,7 +242,7 @@ def table(rows, header, caption, formats=None):
                  f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
 
 
-MOVING = ("mask", "theorem", "training")  # each has its script, book/_static/moving-KIND.js
+MOVING = ("mask", "theorem", "convergence", "training", "rate")  # each has its script, book/_static/moving-KIND.js
 MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a moving figure stays below 200 kB
 _figures = itertools.count(1)
 

@@ -15,7 +15,8 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import PPCA, exact_curve, report
+from mptlml import PPCA, exact_curve, report, score_curve
+from mptlml.data import scripts_rows
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -24,7 +25,8 @@ import book_execute  # noqa: E402
 import book_moving  # noqa: E402
 
 STATIC = ROOT / "book" / "_static"
-CHAPTER = {"mask": "01_masked_pretraining", "theorem": "02_proposition", "training": "06_area"}
+CHAPTER = {"mask": "01_masked_pretraining", "theorem": "02_proposition", "convergence": "04_convergence",
+           "training": "06_area", "rate": "07_fixed_rate"}
 MOST_BYTES = 200_000  # a figure with its numbers, its still and its scripts
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="no node here to run the page's scripts with")
@@ -255,3 +257,110 @@ def test_the_area_reaches_the_lml_in_training(data):
     assert np.abs(away).max() < 4
     assert np.all(np.diff(training["lmls"])[:20] > 0)
     assert 0 < training["lmls"][-1] - training["truth"] < 0.1
+
+
+# convergence -------------------------------------------------------------------------------------------------------
+
+def test_the_estimates_close_in_on_the_lml(data):
+    convergence = data["convergence"]
+    counts = np.array(convergence["counts"])
+    assert counts[0] == 1 and counts[-1] == 200 and np.all(np.diff(counts) > 0)
+    for case in convergence["cases"]:
+        paths, spread = np.array(case["paths"]), case["spread"]
+        assert paths.shape == (len(convergence["seeds"]), len(counts)) == np.shape(case["errors"])
+        assert {row[0] for row in case["errors"]} == {None}
+        errors = np.array([row[1:] for row in case["errors"]], dtype=float)
+        assert np.all(np.abs(paths - case["lml"]) < 4.5 * spread / np.sqrt(counts))
+        # from ten masks a size on, an error bar is within a third of what theory says
+        enough = counts[1:] >= 10
+        assert np.abs(errors * np.sqrt(counts[1:]) / spread - 1)[:, enough].max() < 1 / 3
+
+
+def test_a_path_of_the_convergence_is_that_of_score_curve(data):
+    """Five tokens, against the package's own estimate and error over as many masks, and the area over all masks."""
+    convergence = data["convergence"]
+    case = convergence["cases"][0]
+    _, weight, noise = scripts_rows(100, case["tokens"], 2, seed=1991)
+    model = PPCA(weight, noise)
+    x = model.sample(100, generator=torch.Generator().manual_seed(1991))
+    assert case["lml"] == pytest.approx(exact_curve(model, x).area().mean, abs=1e-5)
+    last = []
+    for k, seed in enumerate(convergence["seeds"]):  # the same masks, in the same order
+        area = score_curve(model, x, num_masks=200, generator=torch.Generator().manual_seed(seed)).area()
+        last.append(abs(area.mean - case["paths"][k][-1]))
+        assert area.stderr == pytest.approx(case["errors"][k][-1], abs=0.002)
+    assert max(last) < 1e-5
+
+
+# rate --------------------------------------------------------------------------------------------------------------
+
+def test_the_curves_of_the_rates(data):
+    rate = data["rate"]
+    assert 1 <= rate["start"] <= 10
+    for case in rate["cases"]:
+        tokens = len(case["scores"])
+        if tokens == 10:  # all masks listed: the area is the LML, whatever model and rows
+            assert sum(case["scores"]) == pytest.approx(case["lml"], abs=1e-5)
+        else:
+            assert sum(case["scores"]) == pytest.approx(case["lml"], rel=2e-3)
+    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("own rows")]
+    assert len(own) == 2 and all(np.all(np.diff(scores) < 0.01) for scores in own)
+    before, = [case["scores"] for case in rate["cases"] if case["name"].startswith("before training")]
+    assert before[-1] > before[0]  # confident and wrong: there the curve rises
+
+
+def test_the_first_curve_of_the_rates_by_conditional_entropies(data):
+    """S(m) on the model's own rows is minus the mean conditional entropy: dense inverses, no mask code of ours."""
+    scores = data["rate"]["cases"][0]["scores"]
+    _, weight, noise = scripts_rows(1, 10, 2, seed=1991)
+    covariance = (weight @ weight.T).numpy() + float(noise) * np.eye(10)
+    for m in (1, 2, 5, 9, 10):
+        entropies = []
+        for hidden in itertools.combinations(range(10), m):
+            precision = np.linalg.inv(np.delete(np.delete(covariance, hidden, 0), hidden, 1))
+            seen = np.delete(np.arange(10), hidden)
+            for j in hidden:
+                variance = covariance[j, j] - covariance[j, seen] @ precision @ covariance[seen, j]
+                entropies.append(0.5 * math.log(2 * math.pi * math.e * variance))
+        assert scores[m - 1] == pytest.approx(-np.mean(entropies), abs=2e-6)
+
+
+@needs_node
+def test_the_script_finds_bias_and_crossing(data):
+    for case in data["rate"]["cases"]:
+        scores, lml = np.array(case["scores"]), case["lml"]
+        bias = len(scores) * scores - lml
+        assert run_script("rate", "kind.biases(...value)", [scores.tolist(), lml]) == pytest.approx(bias)
+        free = run_script("rate", "kind.crossings(...value)", [scores.tolist(), lml])
+        assert len(free) == np.count_nonzero(np.diff(np.sign(bias)))
+        for place in free:
+            at = int(place)
+            assert bias[at - 1] + (place - at) * (bias[at] - bias[at - 1]) == pytest.approx(0, abs=1e-9)
+
+
+@needs_node
+def test_one_rate_may_be_right_by_hitting_the_mean():
+    assert run_script("rate", "kind.crossings([3, 2, 1], 6)") == [2]
+    assert run_script("rate", "kind.crossings([1, 1, 1], 9)") == []
+
+
+@needs_node
+def test_the_funnel_of_the_convergence():
+    assert run_script("convergence", "kind.predicted(0.4, 16)") == pytest.approx(0.1)
+
+
+@needs_node
+@pytest.mark.parametrize(("value", "digits", "plus", "text"), [
+    (-1.239, 2, False, "\u22121.24"), (0, 1, False, "0.0"), (-0.001, 2, False, "0.00"), (0.5, 1, True, "+0.5"),
+    (-0.5, 1, True, "\u22120.5"), (-0.001, 2, True, "+0.00"),
+])
+def test_numbers_are_written_with_a_true_minus(value, digits, plus, text):
+    assert run_script("rate", "Moving.number(...value)", [value, digits, plus]) == text
+
+
+@needs_node
+@pytest.mark.parametrize(("low", "high", "expected"), [
+    (-5, 0.5, [-5, -4, -3, -2, -1, 0]), (0, 600, [0, 100, 200, 300, 400, 500, 600]), (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1]),
+])
+def test_ticks_are_round(low, high, expected):
+    assert run_script("rate", "Moving.ticks(...value)", [low, high, 6]) == pytest.approx(expected)

@@ -4,16 +4,21 @@
     :chapter: 04_convergence        (optional: that chapter's claims alone, with no heading)
     ```
 
+    ```{checked-equations}          (the claims that are the largest error of an equation, in one table)
+    ```
+
 What is claimed stands in `book/claims.yml`; what was measured is glued from the chapters, so a claim that a chapter did
 not make is a missing key, which stops the build. The verdict is glued too (a chapter may say "not run
-here"), hence badges get their colour, and the summary its counts, after Sphinx has filled the keys in.
+here"), hence badges get their colour, and the summary its counts, after Sphinx has filled the keys in. Behind each
+claim's <details> stands its story: how it was measured, the band and why, the cell.
 """
 
+import re
 from collections import Counter
 from pathlib import Path
 from posixpath import relpath
 
-import yaml
+from book_records import chapter_title, later, link, one_line, paragraph, read_claims, records, table
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
@@ -21,11 +26,8 @@ from sphinx.util.docutils import SphinxDirective
 VERDICTS = ("reproduced", "partly", "not reproduced", "new", "not run here")
 HEADER = ("Claim", "Where", "Paper", "Ours", "Verdict")
 WIDTHS = (46, 16, 13, 13, 12)
-
-
-def read_claims(path: Path) -> list[dict]:
-    """The entries of claims.yml, in order."""
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or []
+# so `how` begins where an equation is checked
+EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")
 
 
 def by_chapter(claims: list[dict]) -> dict[str, list[dict]]:
@@ -43,12 +45,6 @@ def count_verdicts(texts: list[str]) -> list[tuple[str, int]]:
     return [(verdict, counts[verdict]) for verdict in order if counts[verdict]]
 
 
-def chapter_title(path: Path) -> str:
-    """The first heading of a chapter."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((line[2:].strip() for line in lines if line.startswith("# ")), path.stem)
-
-
 def badge_class(verdict: str) -> str:
     """The style sheet's name for a verdict."""
     return "verdict-" + verdict.replace(" ", "-")
@@ -59,12 +55,56 @@ def band_text(claim: dict) -> str:
     low, high = claim["band"]
     span = f"exactly {low:g}" if low == high else f"{low:g} to {high:g}"
     unit = f" {claim['unit']}" if claim.get("unit") else ""
-    why = " ".join(str(claim["why"]).split()).rstrip(".")
-    return f"Band {span}{unit}: {why}."
+    return f"{span}{unit}: {one_line(claim['why']).rstrip('.')}."
 
 
 class summary_node(nodes.General, nodes.Element):
     """Stands where the counts go until the verdicts are known."""
+
+
+class details_node(nodes.General, nodes.Element):
+    """A <details> element; `summary` is the line that opens it. Other builders show what is in it."""
+
+
+def _open_details(translator, node):
+    translator.body.append(f'<details class="story"><summary>{node["summary"]}</summary>')
+
+
+def _close_details(translator, node):
+    translator.body.append("</details>")
+
+
+def _nothing(translator, node):
+    pass
+
+
+def entry(name, *body):
+    return nodes.definition_list_item("", nodes.term("", name), nodes.definition("", *body))
+
+
+def record_of(app, id):
+    return next(claim for claim in records(app)["claims"] if claim["id"] == id)
+
+
+def measured(app, docname, place):
+    """The value with its unit, and how it was measured."""
+    record = record_of(app, place["claim"])
+    return entry("Measured", paragraph(f"{record['text']} {record['unit'] or ''}".strip(), f", {record['how']}"))
+
+
+def where(app, docname, place):
+    """A link to the cell that measures a claim, and what its chapter cost."""
+    record = record_of(app, place["claim"])
+    cell = link("the cell that measures it", relpath(record["url"], Path(docname).parent.as_posix()))
+    return entry("Where", paragraph(cell, f"; the chapter ran for {record['seconds']:.0f} seconds"))
+
+
+def equations(app, docname, place):
+    """Each equation that was checked: on how many cases, and with what largest error."""
+    rows = [[paragraph(link(claim["place"], f"#claim-{claim['id']}")), EQUATION.sub("", claim["how"], count=1),
+             f"{claim['text']} {claim['unit'] or ''}"]
+            for claim in records(app)["claims"] if EQUATION.match(claim["how"])]
+    return table(("Equation", "Checked on", "Largest error"), rows, ["equations"], (30, 50, 20))
 
 
 class Scorecard(SphinxDirective):
@@ -103,20 +143,22 @@ class Scorecard(SphinxDirective):
         body = nodes.tbody()
         body += [self._row(chapter, claim) for claim in claims]
         group += body
-        return nodes.table("", group, classes=["scorecard"])
+        return nodes.table("", group, classes=["scorecard", "cards"])
 
     def _row(self, chapter, claim):
         def glued(what):
             return "{glue:text}`" + f"{self._path(chapter)}::{claim['id']}-{what}:s`"
 
-        statement = " ".join(str(claim["statement"]).split())
         paper = claim.get("paper")
+        story = nodes.definition_list("", later(make=measured, claim=claim["id"]),
+                                      entry("Band", paragraph(*self._inline(band_text(claim)))),
+                                      later(make=where, claim=claim["id"]))
         anchor = f"claim-{claim['id']}"
         self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor  # pages may say [text](#claim-id)
         row = nodes.row(ids=[anchor])
         row += [
-            nodes.entry("", nodes.paragraph("", "", *self._inline(statement)),
-                        nodes.paragraph("", "", *self._inline(band_text(claim)), classes=["band"])),
+            nodes.entry("", paragraph(*self._inline(one_line(claim["statement"]))),
+                        details_node("", story, summary="Its story")),
             nodes.entry("", nodes.paragraph("", "", *self._inline(str(claim["place"])))),
             nodes.entry("", nodes.paragraph("", "–" if paper is None else str(paper))),
             nodes.entry("", nodes.paragraph("", "", *self._inline(glued("value")))),
@@ -131,6 +173,11 @@ class Scorecard(SphinxDirective):
     def _inline(self, text):
         found, messages = self.parse_inline(text)
         return found + messages
+
+
+class CheckedEquations(SphinxDirective):
+    def run(self):
+        return [later(make=equations)]
 
 
 def _fill_in(app, doctree, docname):
@@ -150,7 +197,11 @@ def _fill_in(app, doctree, docname):
 
 
 def setup(app):
+    app.setup_extension("book_records")  # its nodes are filled first
     app.add_node(summary_node)
+    app.add_node(details_node, html=(_open_details, _close_details), latex=(_nothing, _nothing),
+                 text=(_nothing, _nothing))
     app.add_directive("scorecard", Scorecard)
+    app.add_directive("checked-equations", CheckedEquations)
     app.connect("doctree-resolved", _fill_in)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -57,7 +57,7 @@ const Moving = (() => {
       this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
       this.y = (value) => this.bottom - (this.bottom - this.top) * (value - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
-      for (const tick of yticks || ticks(...y, Math.max(2, (this.bottom - this.top) / 45))) {
+      for (const tick of yticks || ticks(...y, Math.max(3, (this.bottom - this.top) / 45))) {
         const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
         this.rule("y", at, "grid");
         this.words(this.left - 6, this.y(at) + 4, text, "end");
@@ -110,7 +110,7 @@ const Moving = (() => {
       const box = add(this.controls, "label", { class: "moving-range" });
       add(box, "span", {}, label);
       const input = add(box, "input", { type: "range", min, max, step, value });
-      const shown = add(box, "output");
+      const shown = add(box, "output", { "aria-hidden": "true" }); // aria-valuetext says it
       const say = () => { shown.textContent = text(+input.value); input.setAttribute("aria-valuetext", text(+input.value)); };
       input.addEventListener("input", () => { say(); this.draw(); });
       input.say = say;
@@ -139,12 +139,18 @@ const Moving = (() => {
     play(input, pause = 250) {
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
       let timer = null;
-      const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
+      const stop = () => {
+        clearInterval(timer);
+        timer = null;
+        button.textContent = "Play";
+        this.readout.setAttribute("aria-live", "polite");
+      };
       const go = (value) => { input.value = value; input.say(); this.draw(); };
       const button = this.button("Play", () => {
         if (timer) { stop(); return; }
         if (input.value === input.max) go(input.min);
         button.textContent = "Pause";
+        this.readout.setAttribute("aria-live", "off"); // not a word for every step
         timer = setInterval(() => { go(+input.value + 1); if (input.value === input.max) stop(); }, pause);
       });
       input.addEventListener("input", () => { if (timer) stop(); });

@@ -1,0 +1,48 @@
+/* Slide the number of masks P, the number of tokens D and the seed: the estimate of the area closes in on the LML.
+ * data: counts [C], the values of P; seeds [R]; cases, one for each D: {tokens, lml, spread, paths [R][C], errors [R][C]};
+ * spread: the theory's standard deviation at P = 1; errors: the estimates' own (null at P = 1). Nats a row. */
+(() => {
+  "use strict";
+  const { number } = Moving;
+
+  /* What theory says of an estimate with P masks a size: its standard deviation. */
+  const predicted = (spread, masks) => spread / Math.sqrt(masks);
+
+  const build = (figure, data) => {
+    const { counts, seeds, cases } = data;
+    const at = figure.range("Masks a size, P", { min: 0, max: counts.length - 1, value: counts.indexOf(10), text: (k) => String(counts[k]) });
+    const which = figure.range("Tokens, D", { min: 0, max: cases.length - 1, value: 1, text: (k) => String(cases[k].tokens) });
+    const seed = figure.range("Seed", { min: 0, max: seeds.length - 1, value: 0, text: (k) => String(seeds[k]) });
+    figure.play(at, 150);
+    figure.key([["blue line", "your seed so far"], ["blue line thin", "the other seeds"], ["orange dot", "the estimate, two standard errors"],
+      ["grey area", "theory: two standard deviations"], ["black dashed", "exact LML"]]);
+    const most = counts[counts.length - 1];
+
+    return () => {
+      const [k, own] = [+at.value, +seed.value];
+      const { tokens, lml, spread, paths, errors } = cases[+which.value];
+      const [masks, estimate, error] = [counts[k], paths[own][k], errors[own][k]];
+      const words = [
+        `D = ${tokens}, P = ${masks}: area ${number(estimate, 3)}${error === null ? "" : ` ± ${number(error, 3)}`} nats a row`,
+        `Exact LML ${number(lml, 3)}: off by ${number(estimate - lml, 3, true)} (${number(100 * (estimate - lml) / Math.abs(lml), 2, true)}%)`,
+        `Theory expects a standard deviation of ${number(predicted(spread, masks), 3)}` + (error === null ? "; one mask a size has no standard error" : ""),
+      ];
+      const [svg, width] = figure.sheet(300, `The estimate of the area against the number of masks a size. ${words.join(". ")}`);
+      const reach = 3.2 * spread;
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 300 },
+        { x: [0.9, most * 1.1], y: [-reach, reach], xlog: true, xticks: [1, 2, 5, 10, 20, 50, 100, 200].filter((p) => p <= most),
+          xlabel: "masks a size, P", ylabel: "area \u2212 LML, nats a row" });
+      const band = counts.map((p) => [p, 2 * predicted(spread, p)]);
+      panel.area([...band, ...band.map(([p, y]) => [p, -y]).reverse()], "grey");
+      panel.rule("y", 0, "black dashed");
+      const kept = (value) => Math.max(-reach, Math.min(reach, value - lml));
+      paths.forEach((path, r) => { if (r !== own) panel.line(counts.map((p, i) => [p, kept(path[i])]), "blue thin"); });
+      panel.line(counts.slice(0, k + 1).map((p, i) => [p, kept(paths[own][i])]), "blue");
+      if (error !== null) panel.line([-2, 2].map((side) => [masks, kept(estimate + side * error)]), "orange");
+      panel.dot(masks, kept(estimate), "orange", 5.5);
+      figure.say(words);
+    };
+  };
+
+  Moving.kind("convergence", { build, predicted });
+})();
