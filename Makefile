@@ -23,7 +23,7 @@ unexport PYTHONPATH
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: help env book execute test pairs lint links newest archive publish clean distclean
+.PHONY: help env book execute test pairs lint spell bib toc links newest archive publish clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,15 @@ pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without out
 
 lint: $(READY)  ## ruff over all Python files
 	@$(BIN)/ruff check mptlml tests benchmarks book/_ext
+
+spell: $(READY)  ## codespell over all text that git knows
+	@git ls-files -z | xargs -0 $(BIN)/codespell
+
+bib: $(READY)  ## put the bibliography in order; every citation has its entry, every entry its citation
+	@$(RUN)/book_bib.py
+
+toc: $(READY)  ## every page is in the contents, and every entry exists
+	@$(BIN)/python -m pytest -q -k "page_is_in_the_contents" tests/test_book.py
 
 links: $(READY)  ## follow every link that leaves the book, and say which are broken
 	@$(RUN)/book_execute.py --jobs $(JOBS)

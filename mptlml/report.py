@@ -235,8 +235,11 @@ def show_note(note):
 def table(rows, header, caption, formats=None):
     """Rows as an HTML table with a caption; `formats` gives each column's format spec ("" for strings)."""
     formats = formats or [""] * len(header)
-    cells = [[format(value, spec) for value, spec in zip(row, formats, strict=True)] for row in rows]
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in header)
+    # A value and its error stay on one line.
+    cells = [[format(value, spec).replace(" ± ", "\u00a0±\u00a0") for value, spec in zip(row, formats, strict=True)]
+             for row in rows]
+    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
     display(HTML(f'<div class="table-wrapper"><table class="table"><caption>{html.escape(caption)}</caption>'
                  f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
@@ -247,13 +250,13 @@ MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a
 _figures = itertools.count(1)
 
 
-def moving(kind, data, still, alt, caption="", *, digits=5):
+def moving(kind, data, still, alt, caption="", *, digits=5, name=None):
     """A figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
 
     kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
     `digits` decimals. still: the matplotlib figure that stands in where no script runs (in print, in Jupyter); it is
-    closed. alt: what the still shows. caption: plain text. Raises ValueError: an unknown kind, a number that is not
-    finite, or more bytes than MOST_MOVING.
+    closed. alt: what the still shows. caption: plain text. name: keep it for {glue:any} on another page too. Raises
+    ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
     """
     if kind not in MOVING:
         raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
@@ -263,10 +266,13 @@ def moving(kind, data, still, alt, caption="", *, digits=5):
     size = len(numbers.encode()) + len(picture.encode())
     if size > MOST_MOVING:
         raise ValueError(f"the moving figure {kind!r} has {size} bytes, at most {MOST_MOVING} are allowed")
-    display(HTML(f'''<figure class="moving" data-kind="{kind}" id="{key}">
+    figure = f'''<figure class="moving" data-kind="{kind}" id="{key}">
 <div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
 <figcaption>{html.escape(caption)}</figcaption>
-<script type="application/json">{numbers}</script></figure>'''))
+<script type="application/json">{numbers}</script></figure>'''
+    display(HTML(figure))
+    if name is not None:
+        _keep(name, "text/html", figure)
 
 
 def _plain(value, digits):

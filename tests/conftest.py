@@ -11,6 +11,16 @@ torch.set_num_threads(1)
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 
 
+@pytest.fixture(scope="session")
+def built_site():
+    """The folder of the built site, where it was built from today's sources; else the test is skipped."""
+    import book_build  # the modules that ask for the site put its folder on the path
+
+    if not book_build.is_current():
+        pytest.skip("the book is not built from these sources: `make book`")
+    return book_build.ROOT / "_build" / "html"
+
+
 @pytest.fixture
 def generator():
     """A torch.Generator with a fixed seed."""

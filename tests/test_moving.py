@@ -21,6 +21,7 @@ from mptlml.data import scripts_rows
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
+import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_moving  # noqa: E402
 
@@ -83,6 +84,20 @@ def test_only_pages_with_figures_load_the_scripts():
     assert book_moving.scripts("<p>nothing moves</p>") == []
     body = figure.format("rate") + figure.format("mask") + figure.format("rate")
     assert book_moving.scripts(body) == ["moving.js", "moving-mask.js", "moving-rate.js"]
+
+
+def test_pages_of_the_site_load_just_the_scripts_they_need():
+    stamp = ROOT / "_build" / ".book-fingerprint"
+    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
+        pytest.skip("the book is not built from these sources: `make book`")
+    found = {}
+    for page in [*(ROOT / "_build" / "html" / "notebooks").glob("*.html"), *(ROOT / "_build/html/book").glob("*.html")]:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<script defer="defer" src="\.\./_static/(moving[a-z-]*\.js)', text)
+        assert loaded == book_moving.scripts(text), page
+        assert text.count("_static/moving.css") == bool(loaded)
+        found |= dict.fromkeys(loaded, page)
+    assert set(found) == {"moving.js", *(f"moving-{kind}.js" for kind in report.MOVING)}
 
 
 def test_a_figure_with_its_scripts_is_light_and_brings_its_still(figures):
@@ -303,7 +318,7 @@ def test_the_curves_of_the_rates(data):
             assert sum(case["scores"]) == pytest.approx(case["lml"], abs=1e-5)
         else:
             assert sum(case["scores"]) == pytest.approx(case["lml"], rel=2e-3)
-    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("own rows")]
+    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("the model's own rows")]
     assert len(own) == 2 and all(np.all(np.diff(scores) < 0.01) for scores in own)
     before, = [case["scores"] for case in rate["cases"] if case["name"].startswith("before training")]
     assert before[-1] > before[0]  # confident and wrong: there the curve rises

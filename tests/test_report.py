@@ -284,8 +284,9 @@ def test_a_moving_figure_is_a_still_with_numbers(shown):
 
 def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     report.start("01_one")
+    report.moving("training", {}, draw(1), "alt", name="again")
+    assert glued(shown)["again"] == page(shown)  # on another page, the same
     report.moving("training", {}, draw(1), "alt")
-    report.moving("training", {}, draw(1), "alt")  # the same again
     report.glue_figure("front", draw(1), 'a "front" <page>')
     text = page(shown) + glued(shown)["front"]
     tags = Page(text).tags

@@ -18,6 +18,8 @@ from book_digest import ROOT, cache_path
 from book_execute import chapters, executed_chapter, quiet_environment
 from book_launch import address
 
+STAMP = ".book-fingerprint"  # in _build: what the pages there were made from
+
 
 def fingerprint(root: Path = ROOT) -> str:
     """A digest of all that the pages are made from, the outputs of the chapters included."""
@@ -31,14 +33,19 @@ def fingerprint(root: Path = ROOT) -> str:
     return state.hexdigest()
 
 
+def is_current(root: Path = ROOT) -> bool:
+    """Whether the pages in _build/html are those of today's sources and outputs."""
+    stamp, index = root / "_build" / STAMP, root / "_build" / "html" / "index.html"
+    return stamp.is_file() and stamp.read_text() == fingerprint(root) and index.is_file()
+
+
 def build(root: Path = ROOT) -> int:
     """0 when the book is built, or was already."""
-    out = root / "_build"
-    stamp, index = out / ".book-fingerprint", out / "html" / "index.html"
-    today = fingerprint(root)
-    if stamp.is_file() and stamp.read_text() == today and index.is_file():
-        print(f"nothing has changed since the last build: {index.relative_to(root)}")
+    if is_current(root):
+        print("nothing has changed since the last build: _build/html/index.html")
         return 0
+    out = root / "_build"
+    stamp, today = out / STAMP, fingerprint(root)
     for path in chapters(root):
         if executed_chapter(path, root) is None:
             print(f"{path.stem} is not executed yet (make execute): it runs within the build", flush=True)

@@ -8,6 +8,7 @@
 Both are filled when every page has been read (book_records).
 """
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from posixpath import relpath
 
@@ -20,6 +21,11 @@ from sphinx.util.docutils import SphinxDirective
 def read_figures(path: Path) -> list[dict]:
     """The entries of figures.yml, in the paper's order."""
     return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def claims_of(figure: dict, claims: list[dict]) -> list[dict]:
+    """The claims that a figure names, by id or by a pattern such as `linvae-*-script`, in the order of its names."""
+    return [claim for name in figure["claims"] for claim in claims if fnmatchcase(claim["id"], name)]
 
 
 def command(figure: dict) -> str:
@@ -104,11 +110,10 @@ def picture(app, docname, figure):
 
 def numbers(figure, claims, to):
     """The paper's numbers beside ours."""
-    by_id = {claim["id"]: claim for claim in claims}
     rows = [[paragraph(link(claim["statement"], to(f"book/scorecard.html#claim-{claim['id']}"))),
              claim["paper"] or "–", f"{claim['text']} {claim['unit'] or ''}".strip(),
              paragraph(nodes.inline("", claim["verdict"], classes=["verdict"]))]  # book_scorecard.py colours it
-            for claim in (by_id[id] for id in figure["claims"])]
+            for claim in claims_of(figure, claims)]
     return table(("What", "Paper", "Ours", "Verdict"), rows, ["numbers", "cards"], (52, 17, 18, 13))
 
 

@@ -1,6 +1,7 @@
 /* Slide the number of masks P, the number of tokens D and the seed: the estimate of the area closes in on the LML.
- * data: counts [C], the values of P; seeds [R]; cases, one for each D: {tokens, lml, spread, paths [R][C], errors [R][C]};
- * spread: the theory's standard deviation at P = 1; errors: the estimates' own (null at P = 1). Nats a row. */
+ * data: counts [C], the values of P; seeds [R]; cases, one for each D: {tokens, lml, spread, paths [R][C],
+ * errors [R][C]}; spread: the theory's standard deviation at P = 1; errors: the estimates' own (null at P = 1).
+ * Nats a row. */
 (() => {
   "use strict";
   const { number } = Moving;
@@ -10,28 +11,34 @@
 
   const build = (figure, data) => {
     const { counts, seeds, cases } = data;
-    const at = figure.range("Masks a size, P", { min: 0, max: counts.length - 1, value: counts.indexOf(10), text: (k) => String(counts[k]) });
-    const which = figure.range("Tokens, D", { min: 0, max: cases.length - 1, value: 1, text: (k) => String(cases[k].tokens) });
-    const seed = figure.range("Seed", { min: 0, max: seeds.length - 1, value: 0, text: (k) => String(seeds[k]) });
+    const slider = (label, values, value) => figure.range(label,
+      { min: 0, max: values.length - 1, value, text: (k) => String(values[k]) });
+    const at = slider("Masks a size, P", counts, counts.indexOf(10));
+    const which = slider("Tokens, D", cases.map((some) => some.tokens), 1);
+    const seed = slider("Seed", seeds, 0);
     figure.play(at, 150);
-    figure.key([["blue line", "your seed so far"], ["blue line thin", "the other seeds"], ["orange dot", "the estimate, two standard errors"],
-      ["grey area", "theory: two standard deviations"], ["black dashed", "exact LML"]]);
+    figure.key([["blue line", "your seed so far"], ["blue line thin", "the other seeds"],
+      ["orange dot", "the estimate, two standard errors"], ["grey area", "theory: two standard deviations"],
+      ["black dashed", "exact LML"]]);
     const most = counts[counts.length - 1];
 
     return () => {
       const [k, own] = [+at.value, +seed.value];
       const { tokens, lml, spread, paths, errors } = cases[+which.value];
       const [masks, estimate, error] = [counts[k], paths[own][k], errors[own][k]];
+      const off = estimate - lml;
       const words = [
-        `D = ${tokens}, P = ${masks}: area ${number(estimate, 3)}${error === null ? "" : ` ± ${number(error, 3)}`} nats a row`,
-        `Exact LML ${number(lml, 3)}: off by ${number(estimate - lml, 3, true)} (${number(100 * (estimate - lml) / Math.abs(lml), 2, true)}%)`,
-        `Theory expects a standard deviation of ${number(predicted(spread, masks), 3)}` + (error === null ? "; one mask a size has no standard error" : ""),
+        `D = ${tokens}, P = ${masks}: area ${number(estimate, 3)}`
+          + (error === null ? " nats a row; one mask a size has no error bar" : ` ± ${number(error, 3)} nats a row`),
+        `Exact LML ${number(lml, 3)}: off by ${number(off, 3, true)} (${number(100 * off / Math.abs(lml), 2, true)}%)`,
+        `Theory expects a standard deviation of ${number(predicted(spread, masks), 3)}`,
       ];
-      const [svg, width] = figure.sheet(300, `The estimate of the area against the number of masks a size. ${words.join(". ")}`);
+      const what = "The estimate of the area against the number of masks a size.";
+      const [svg, width] = figure.sheet(300, `${what} ${words.join(". ")}`);
       const reach = 3.2 * spread;
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 300 },
-        { x: [0.9, most * 1.1], y: [-reach, reach], xlog: true, xticks: [1, 2, 5, 10, 20, 50, 100, 200].filter((p) => p <= most),
-          xlabel: "masks a size, P", ylabel: "area \u2212 LML, nats a row" });
+        { x: [0.9, most * 1.1], y: [-reach, reach], xlog: true, xlabel: "masks a size, P",
+          ylabel: "area \u2212 LML, nats a row", xticks: [1, 2, 5, 10, 20, 50, 100, 200].filter((p) => p <= most) });
       const band = counts.map((p) => [p, 2 * predicted(spread, p)]);
       panel.area([...band, ...band.map(([p, y]) => [p, -y]).reverse()], "grey");
       panel.rule("y", 0, "black dashed");

@@ -26,7 +26,8 @@
     const lowest = Math.min(...data.answers.flatMap((terms) => (terms.length ? sum(terms) / terms.length : 0))) * 1.05;
     let code = sum(data.hidden.map((j) => 2 ** j));
 
-    const words = Moving.add(figure.controls, "div", { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
+    const words = Moving.add(figure.controls, "div",
+      { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
     const cells = data.words.map((word, j) => {
       const cell = Moving.add(words, "div");
       const button = Moving.add(cell, "button", { type: "button" }, word);
@@ -35,7 +36,8 @@
     });
     figure.button("Hide all", () => { code = 2 ** D - 1; figure.draw(); });
     figure.button("Show all", () => { code = 0; figure.draw(); });
-    figure.key([["dot grey", "every mask"], ["dot orange", "your mask"], ["blue line", "S(x; m), their mean"], ["blue area", "its area, the LML"]]);
+    figure.key([["dot grey", "every mask"], ["dot orange", "your mask"], ["blue line", "S(x; m), their mean"],
+      ["blue area", "its area, the LML"]]);
 
     return () => {
       const hidden = bits(code, D);
@@ -51,13 +53,16 @@
       let say = ["Nothing is hidden: press a word."];
       if (size) {
         const total = sum(terms);
-        say = [`${size} hidden, summed as in Eq. 1: ${number(total, 3)} nats; the hidden words jointly: ${number(data.joint[code], 3)}`,
-          `A hidden word: ${number(total / size, 3)} here, S(x; ${size}) = ${number(S[size - 1], 3)} over all masks of this size`];
+        const [each, mean, joint] = [total / size, S[size - 1], data.joint[code]].map((value) => number(value, 3));
+        say = [`${size} hidden, summed as in Eq. 1: ${number(total, 3)} nats; the hidden words jointly: ${joint}`,
+          `A hidden word: ${each} here, S(x; ${size}) = ${mean} over all masks of this size`];
       }
       say.push(`Area under the curve: ${number(sum(S), 3)}; log p(x): ${number(lml, 3)}`);
-      const [svg, width] = figure.sheet(260, `The mean log-probability of a hidden word for every mask, against the number of hidden words. ${say.join(". ")}`);
+      const what = "The mean log-probability of a hidden word for every mask, against the number of hidden words.";
+      const [svg, width] = figure.sheet(260, `${what} ${say.join(". ")}`);
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 260 },
-        { x: [0, D + 0.5], y: [lowest, 0.08], xlabel: "words hidden, m", ylabel: "nats a hidden word", xticks: S.map((_, k) => k + 1), left: 42 });
+        { x: [0, D + 0.5], y: [lowest, 0.08], xlabel: "words hidden, m", ylabel: "nats a hidden word",
+          xticks: S.map((_, k) => k + 1), left: 42 });
       S.forEach((value, k) => panel.box(k + 0.5, k + 1.5, value, 0, "blue faint"));
       data.answers.forEach((own) => { if (own.length) panel.dot(own.length, sum(own) / own.length, "grey half", 3); });
       panel.line(S.map((value, k) => [k + 1, value]), "blue");

@@ -1,5 +1,5 @@
 /* Slide the masking rate along the MPT curve: area on either side, the bias of one rate, and the rate without bias.
- * data: cases [{name, scores, lml}], scores = S(1..D) in nats a token, lml exact in nats a row; start: the size at first. */
+ * data: cases [{name, scores, lml}], scores S(1..D) in nats a token, lml exact, nats a row; start: the first size. */
 (() => {
   "use strict";
   const { number, sum } = Moving;
@@ -10,7 +10,10 @@
   /* Where the bias, read off straight lines, passes zero: a list of sizes, seldom more than one. */
   const crossings = (scores, lml) => {
     const B = biases(scores, lml);
-    return B.slice(1).flatMap((value, k) => (B[k] === 0 ? [k + 1] : B[k] * value < 0 ? [k + 1 + B[k] / (B[k] - value)] : []));
+    return B.slice(1).flatMap((value, k) => {
+      if (B[k] === 0) return [k + 1];
+      return B[k] * value < 0 ? [k + 1 + B[k] / (B[k] - value)] : [];
+    });
   };
 
   const build = (figure, data) => {
@@ -32,12 +35,15 @@
       }
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
+      const [near, far] = [sum(scores.slice(0, m)), sum(scores.slice(m))].map((value) => number(value));
+      const places = free.map((place) => `${number(place)} (${number(100 * place / D, 0)}%)`).join(" and ");
       const words = [
-        `Area of sizes 1 to ${m}: ${number(sum(scores.slice(0, m)))}; of the sizes beyond: ${number(sum(scores.slice(m)))}; exact LML: ${number(lml)} nats a row`,
+        `Area of sizes 1 to ${m}: ${near}; of the sizes beyond: ${far}; exact LML: ${number(lml)} nats a row`,
         `One rate: ${D} × S(${m}) = ${number(D * height)}, a bias of ${number(B[m - 1], 2, true)}`,
-        free.length ? `Without bias: m* = ${free.map((place) => `${number(place)} (${number(100 * place / D, 0)}%)`).join(" and ")}` : "No rate is without bias here",
+        places ? `Without bias: m* = ${places}` : "No rate is without bias here",
       ];
-      const [svg, width] = figure.sheet(400, `The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it. ${words.join(". ")}`);
+      const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";
+      const [svg, width] = figure.sheet(400, `${what} ${words.join(". ")}`);
       const xticks = D <= 12 ? scores.map((_, k) => k + 1) : null;
       const [low, high] = [Math.min(...scores), Math.max(...scores)];
       const pad = 0.08 * (high - low);
@@ -52,7 +58,8 @@
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
       const room = 0.1 * (reach[1] - reach[0]);
       const bias = new Moving.Panel(svg, { left: 0, top: 236, width, height: 164 },
-        { x: [0.5, D + 0.5], y: [reach[0] - room, reach[1] + room], xlabel: "tokens masked, m", ylabel: "bias of D S(m), nats a row", xticks });
+        { x: [0.5, D + 0.5], y: [reach[0] - room, reach[1] + room], xlabel: "tokens masked, m",
+          ylabel: "bias of D S(m), nats a row", xticks });
       bias.rule("y", 0, "green dashed");
       bias.line(B.map((value, k) => [k + 1, value]), "black");
       bias.rule("x", m, "red line");

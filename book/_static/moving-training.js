@@ -21,18 +21,21 @@
       const words = [`Epoch ${epoch}: area ${number(area)} ± ${number(error)} nats a row`, `Exact LML ${number(lml)}`,
         `LML of the weights that made the rows ${number(data.truth)}`];
       const narrow = figure.picture.clientWidth < 520;
-      const [svg, width] = figure.sheet(narrow ? 470 : 280, `The MPT curve and the log marginal likelihood during training. ${words.join(". ")}`);
+      const what = "The MPT curve and the log marginal likelihood during training.";
+      const [svg, width] = figure.sheet(narrow ? 470 : 280, `${what} ${words.join(". ")}`);
       const half = narrow ? width : Math.round(width * 0.54);
       const percent = [0, 25, 50, 75, 100].map((p) => [p * D / 100, `${p}%`]);
 
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width: half, height: 280 },
-        { x: [0, D], y: [lowest, 0.5], xlabel: "tokens masked", ylabel: "S(m), nats a token", xticks: percent, left: 42 });
+        { x: [0, D], y: [lowest, 0.5], xlabel: "tokens masked", ylabel: "S(m), nats a token", xticks: percent,
+          left: 42 });
       const points = sizes.map((m) => [m, data.curves[k][m - 1]]);
       curve.area([[1, 0], ...points, [D, 0]], "blue");
       curve.line(points, "blue");
       curve.rule("y", lml / D, "black dashed");
 
-      const box = narrow ? { left: 0, top: 280, width, height: 190 } : { left: half, top: 0, width: width - half, height: 280 };
+      const box = narrow ? { left: 0, top: 280, width, height: 190 }
+        : { left: half, top: 0, width: width - half, height: 280 };
       const path = new Moving.Panel(svg, box,
         { x: [0, data.epochs[last]], y: level, xlabel: "epoch", ylabel: "nats a row", left: 54 });
       path.rule("y", data.truth, "orange line");

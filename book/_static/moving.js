@@ -43,7 +43,9 @@ const Moving = (() => {
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = power * [1, 2, 5, 10].find((nice) => nice * power >= rough * 0.999);
     const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) found.push(+(k * step).toPrecision(12));
+    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) {
+      found.push(+(k * step).toPrecision(12));
+    }
     return found;
   };
 
@@ -52,7 +54,10 @@ const Moving = (() => {
     constructor(svg, box, { x, y, xlabel = "", ylabel = "", xticks = null, yticks = null, xlog = false, left = 54 }) {
       const bend = xlog ? Math.log : (value) => value;
       const [right, bottom, top] = [18, xlabel ? 42 : 24, ylabel ? 24 : 8];
-      Object.assign(this, { left: box.left + left, right: box.left + box.width - right, top: box.top + top, bottom: box.top + box.height - bottom });
+      this.left = box.left + left;
+      this.right = box.left + box.width - right;
+      this.top = box.top + top;
+      this.bottom = box.top + box.height - bottom;
       const [from, to] = x.map(bend);
       this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
       this.y = (value) => this.bottom - (this.bottom - this.top) * (value - y[0]) / (y[1] - y[0]);
@@ -76,19 +81,24 @@ const Moving = (() => {
 
     /* A line across the panel at a value of x or of y. */
     rule(axis, value, style) {
-      const d = axis === "x" ? `M${this.x(value)},${this.top}V${this.bottom}` : `M${this.left},${this.y(value)}H${this.right}`;
-      return add(this.g, "path", { class: style, d });
+      const up = `M${this.x(value)},${this.top}V${this.bottom}`;
+      const along = `M${this.left},${this.y(value)}H${this.right}`;
+      return add(this.g, "path", { class: style, d: axis === "x" ? up : along });
     }
 
-    path(points) { return points.map(([x, y], k) => `${k ? "L" : "M"}${this.x(x).toFixed(1)},${this.y(y).toFixed(1)}`).join(""); }
+    /* A line through points [[x, y], ...], the area inside it, and a dot. */
     line(points, style) { return add(this.g, "path", { class: `line ${style}`, d: this.path(points) }); }
     area(points, style) { return add(this.g, "path", { class: `area ${style}`, d: this.path(points) + "Z" }); }
-    dot(x, y, style, r = 4.5) { return add(this.g, "circle", { class: `dot ${style}`, cx: this.x(x), cy: this.y(y), r }); }
+    dot(x, y, style, r) { return add(this.g, "circle", { class: `dot ${style}`, cx: this.x(x), cy: this.y(y), r }); }
+    path(points) {
+      return "M" + points.map(([x, y]) => `${this.x(x).toFixed(1)},${this.y(y).toFixed(1)}`).join("L");
+    }
 
     /* A box between two values of x and two of y. */
     box(x0, x1, y0, y1, style) {
       const [a, b, c, d] = [this.x(x0), this.x(x1), this.y(y0), this.y(y1)];
-      return add(this.g, "rect", { class: `area ${style}`, x: Math.min(a, b), y: Math.min(c, d), width: Math.abs(b - a), height: Math.abs(d - c) });
+      const corner = { x: Math.min(a, b), y: Math.min(c, d), width: Math.abs(b - a), height: Math.abs(d - c) };
+      return add(this.g, "rect", { class: `area ${style}`, ...corner });
     }
   }
 
@@ -111,7 +121,10 @@ const Moving = (() => {
       add(box, "span", {}, label);
       const input = add(box, "input", { type: "range", min, max, step, value });
       const shown = add(box, "output", { "aria-hidden": "true" }); // aria-valuetext says it
-      const say = () => { shown.textContent = text(+input.value); input.setAttribute("aria-valuetext", text(+input.value)); };
+      const say = () => {
+        shown.textContent = text(+input.value);
+        input.setAttribute("aria-valuetext", text(+input.value));
+      };
       input.addEventListener("input", () => { say(); this.draw(); });
       input.say = say;
       say();
@@ -199,7 +212,10 @@ const Moving = (() => {
     }
     let width = figure.picture.clientWidth;
     new ResizeObserver(() => {
-      if (figure.picture.clientWidth && figure.picture.clientWidth !== width) { width = figure.picture.clientWidth; figure.draw(); }
+      const now = figure.picture.clientWidth;
+      if (!now || now === width) return;
+      width = now;
+      figure.draw();
     }).observe(figure.picture);
   };
 

@@ -1,0 +1,57 @@
+"""Small repairs to the pages that the theme and docutils write, so that a screen reader and a keyboard get along.
+
+Each repair is a pair (what stands there, what should), applied to the finished HTML; `tests/test_site.py` notices when
+a new version of the theme makes one necessary or wrong.
+"""
+
+from pathlib import Path
+
+REPAIRS = (
+    # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
+    ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
+     '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar" role="navigation" aria-label="Book">'),
+    # The label hides the words that one sees ("Show the code"), and says of every cell the same.
+    ('<summary aria-label="Toggle hidden content">', "<summary>"),
+    # A role that has been withdrawn, inside a list whose items it must not be.
+    (' role="doc-biblioentry"', ""),
+    ('<div role="list" class="citation-list">', '<div class="citation-list">'),
+)
+
+FIRST_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url={page}">
+<link rel="icon" href="{icon}">
+</head>
+<body><p>The book begins at <a href="{page}">{page}</a>.</p></body>
+</html>
+"""
+
+
+def repair(html: str) -> str:
+    """The page with every repair made."""
+    for before, after in REPAIRS:
+        html = html.replace(before, after)
+    return html
+
+
+def _polish(app, exception):
+    if exception is not None or app.builder.name != "html":
+        return
+    folder = Path(app.outdir)
+    for path in folder.rglob("*.html"):
+        if path.relative_to(folder).parts[0] != "_static":
+            text = path.read_text(encoding="utf-8")
+            path.write_text(repair(text), encoding="utf-8")
+    # Without an index.html Sphinx would write one that has no title and asks the server for an icon.
+    root = app.config.root_doc + app.builder.out_suffix
+    (folder / "index.html").write_text(FIRST_PAGE.format(
+        title=app.config.project, page=root, icon=f"_static/{Path(app.config.html_favicon).name}"), encoding="utf-8")
+
+
+def setup(app):
+    app.connect("build-finished", _polish, priority=100)  # before the pages are checked
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
