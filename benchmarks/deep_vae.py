@@ -16,14 +16,13 @@ import time
 import numpy as np
 import torch
 
-from mptlml.deep_training import LONG_RUN, RESULTS, SCORED, VARIANTS, images, score, train
+from mptlml.deep_training import LONG_RUN, RESULTS, SCORED, VARIANTS, WEIGHTED, images, score, train
 
 SEEDS = (11, 12, 13)
 BOTH = ("elbo", "recursion")
-WEIGHTED = ("weighted 33%", "weighted uniform")
 PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes, seeds
     ("mnist", None, (0, 300, 600, 1200, 1800, 2400, LONG_RUN), BOTH, SEEDS),
-    ("mnist", 1.0, (600,), BOTH + WEIGHTED, SEEDS),
+    ("mnist", 1.0, (600,), BOTH + tuple(WEIGHTED), SEEDS),
     ("mnist", None, (400,), BOTH + tuple(VARIANTS), SEEDS[:2]),
 )
 FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds")

@@ -29,7 +29,8 @@ class Importance:
     proposal "encoder": the encoder's answer to the visible tokens with `fill` at the hidden ones; cheap, can be
     differentiated, poor where the encoder is. "mode": Student's t around the highest peak of p(z | x_R) that a search
     finds, its mean and covariance fitted over `rounds` rounds; the S draws that count are fresh ones. Both are
-    consistent: right as S grows, too low in the logarithm before, on average.
+    consistent: right as S grows, too low in the logarithm before, on average. own_encoder: in training, the encoder
+    follows the gradient of the ELBO of the visible tokens in place of that of the answers, which are the same numbers.
     """
 
     vae: DeepVAE
@@ -38,6 +39,7 @@ class Importance:
     proposal: str = "mode"
     fill: torch.Tensor | float = 0.0
     rounds: int = ROUNDS
+    own_encoder: bool = False
 
     def __post_init__(self):
         check_count(self.num_samples, "num_samples")
@@ -82,7 +84,20 @@ class Importance:
     def _conditional(self, x, observed):
         tokens, log_weight = self._draw(x, observed)
         answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
+        if self.own_encoder:
+            bound = self._visible_elbo(x, observed)
+            answer = answer + (bound - bound.detach())[..., None]  # nothing but a gradient
         return torch.where(observed, 0.0, answer)
+
+    def _visible_elbo(self, x, observed):
+        """The ELBO of log p(x_R), nats [N], one draw of z a row; its gradient reaches the encoder alone."""
+        vae = self.vae
+        mean, deviation = vae.encode(torch.where(observed, x, torch.as_tensor(self.fill).to(x)))
+        z = mean + deviation * randn(mean.shape, mean, self.generator)
+        fixed = {name: value.detach() for name, value in vae.decoder.named_parameters()}
+        misfit = torch.where(observed, x - torch.func.functional_call(vae.decoder, fixed, (z,)), 0.0)
+        fit = -0.5 * misfit.square().sum(-1) / (2 * vae.log_noise.detach()).exp()
+        return fit - 0.5 * (mean.square() + deviation.square()).sum(-1) + deviation.log().sum(-1)
 
     def _draw(self, x, observed, vae=None, encoded=None):
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D]."""
@@ -90,7 +105,7 @@ class Importance:
         if encoded is None:
             fill = torch.as_tensor(self.fill, dtype=x.dtype, device=x.device)
             encoded = vae.encode(torch.where(observed, x, fill))
-        mean, deviation = encoded
+        mean, deviation = (value.detach() for value in encoded) if self.own_encoder else encoded
         if self.proposal == "encoder":
             u = randn((self.num_samples, *mean.shape), mean, self.generator)
             z = mean + deviation * u

@@ -30,7 +30,13 @@ VARIANTS = {
     "hidden start at 0": {"fill": 0.0},
     "tanh": {"activation": "tanh"},
 }
-SCHEMES = ("elbo", "recursion", *VARIANTS, "weighted 33%", "weighted uniform")
+WEIGHTED = {  # mask sizes; does the encoder learn from the ELBO of the visible tokens, not from the weighted answers?
+    "weighted 33%": ("fixed", False),
+    "weighted uniform": ("uniform", False),
+    "weighted 33%, own encoder": ("fixed", True),
+    "weighted uniform, own encoder": ("uniform", True),
+}
+SCHEMES = ("elbo", "recursion", *VARIANTS, *WEIGHTED)
 
 
 def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, track=None, track_every=300):
@@ -84,11 +90,12 @@ def _objective(scheme, vae, rows, options, generator):
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
-    if scheme.startswith("weighted"):
-        model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"])
+    sizes, own_encoder = WEIGHTED.get(scheme, ("fixed", False))
+    if scheme in WEIGHTED:
+        model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"], own_encoder=own_encoder)
     else:
         model = Recursive(vae, generator, **options)
     masks = dict(share_masks=False, generator=generator)
-    if scheme == "weighted uniform":
+    if sizes == "uniform":
         return lambda: objectives.uniform_size(model, batch(), **masks)
     return lambda: objectives.fixed_size(model, batch(), round(SHARE * vae.num_tokens), **masks)

@@ -140,6 +140,22 @@ def test_gradients_flow_through_the_last_pass_only(generator):
     assert not torch.equal(one.latent(x, observed), many.latent(x, observed))
 
 
+def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(generator):
+    vae = network().requires_grad_()
+    x, observed = rows_and_masks(generator, vae, 400)
+    together, apart = (Importance(vae, torch.Generator().manual_seed(0), 10, "encoder", own_encoder=own)
+                       for own in (False, True))
+    answers = [model.conditional_log_prob(x, observed) for model in (together, apart)]
+    assert torch.equal(*answers)
+    slopes = [torch.autograd.grad(answer.sum(), list(vae.parameters())) for answer in answers]
+    for (name, _), one, two in zip(vae.named_parameters(), *slopes, strict=True):
+        assert torch.allclose(one, two) == (not name.startswith("encoder")), name
+    constants = 0.5 - (vae.log_noise + 0.5 * math.log(2 * math.pi)) * observed.sum(-1)
+    bound = apart._visible_elbo(x, observed) + constants
+    truth = NodeMixture(vae, disc_rule(0.02, 7.0, 1)).log_prob(x, observed)
+    assert -20 < (bound - truth).mean() < 0
+
+
 def test_elbo_is_below_the_lml(generator):
     vae = network()
     x = rows_and_masks(generator, vae, 400)[0]
