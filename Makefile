@@ -4,6 +4,7 @@
 PYTHON ?= python3.11
 JOBS ?= 2
 CHAPTERS ?=
+CODE ?= all
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -23,7 +24,7 @@ unexport PYTHONPATH
 unexport JUPYTER_PATH
 
 .DEFAULT_GOAL := help
-.PHONY: help env book execute test pairs lint spell bib toc links newest archive publish clean distclean
+.PHONY: help env book execute test pairs lint spell bib toc links newest archive pdf publish clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,7 +50,7 @@ book: $(READY)  ## the site in _build/html
 
 test: $(READY)  ## chapters (run once, shared with the book), unit tests, pairs, claims, the built site
 	@status=0; \
-	$(RUN)/book_execute.py --jobs $(JOBS) || status=1; \
+	{ $(RUN)/book_execute.py --jobs $(JOBS) && $(RUN)/book_build.py; } || status=1; \
 	BOOK_EXECUTED=1 $(BIN)/python -m pytest || status=1; \
 	exit $$status
 
@@ -84,6 +85,9 @@ newest:  ## make test with the newest versions of everything, in .newest
 
 archive: book  ## the book in one zip, to be read offline
 	@$(RUN)/book_archive.py
+
+pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
+	@$(RUN)/book_print.py --code $(CODE)
 
 publish: book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
 	@$(RUN)/book_publish.py

@@ -14,15 +14,18 @@ import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from pypdf import PdfReader
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_archive  # noqa: E402
+import book_browser  # noqa: E402
 import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_launch  # noqa: E402
 import book_newest  # noqa: E402
+import book_print  # noqa: E402
 import book_publish  # noqa: E402
 
 REPOSITORY = "https://github.com/some-one/some.book"
@@ -279,7 +282,7 @@ def test_the_makefile_says_what_its_targets_do_and_declares_them():
 
 def test_the_checking_machine_runs_what_the_readme_says():
     readme, script = (ROOT / "README.md").read_text(), (ROOT / ".ci" / "run").read_text()
-    commands = re.findall(r"^    (make \w+)", readme, re.MULTILINE)
+    commands = re.findall(r"^    (make \w+)", readme, re.MULTILINE)[:2]  # the others are for readers
     assert commands == ["make book", "make test"]
     assert re.findall(r"^make \w+", script, re.MULTILINE) == commands
 
@@ -398,3 +401,124 @@ def test_an_archive_is_written_whole_or_not_at_all(bare_site, tmp_path):
     assert target.read_text() == "the last one" and not target.with_suffix(".part").exists()
     with pytest.raises(ValueError, match="make book"):
         book_archive.write_archive(tmp_path, target)
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = book_browser.find_chromium()
+    if path is None:
+        pytest.skip(f"no Chromium on this machine (looked for {', '.join(book_browser.NAMES)}, and at CHROMIUM)")
+    return path
+
+
+def test_the_archive_opens_from_its_folder_with_search_and_equations(chromium, tmp_path):
+    stamp = ROOT / "_build" / ".book-fingerprint"
+    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
+        pytest.skip("the book is not built from these sources: `make book`")
+    book_archive.write_archive(ROOT / "_build" / "html", tmp_path / "book.zip")
+    with zipfile.ZipFile(tmp_path / "book.zip") as archive:
+        archive.extractall(tmp_path)
+    site = tmp_path / "mptlml-book" / "site"
+    with book_browser.chromium(chromium) as browser:
+        reader = browser.new_context(offline=True)
+        page = reader.new_page()
+        page.goto((site / "index.html").as_uri())
+        page.wait_for_selector("article h1")
+        page.goto((site / "notebooks" / "02_proposition.html").as_uri())
+        page.wait_for_function("document.querySelectorAll('mjx-container').length > 20", timeout=30_000)
+        assert page.locator("mjx-merror").count() == 0
+        page.goto((site / "search.html").as_uri() + "?q=marginal+likelihood")
+        page.wait_for_selector("#search-results li a", timeout=30_000)
+        found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+        assert len(found) >= 12
+        page.goto((site / found[0].partition("?")[0].partition("#")[0]).as_uri())
+        assert "marginal likelihood" in page.locator("article").inner_text().lower()
+
+
+# The book in print -------------------------------------------------------------------------------------------------
+
+PAPER = """<!doctype html><html><head><link rel="stylesheet" href="{style}"></head><body>
+<div class="bd-header">HEADER</div><article class="bd-article"><section id="top">
+<h1>{title}<a class="headerlink">#</a></h1>
+<p>Words of {title}. <a href="#later">below</a> <a href="{other}">there</a> <a href="https://example.org/">out</a>
+<a href="data.csv">numbers</a></p>
+<details class="hide above-input"><summary>Show the code</summary>
+<div class="cell_input"><pre>code = 1</pre></div></details>
+<details class="sd-dropdown"><summary>Solution</summary><p>SOLVED</p></details>
+<div style="height: 30cm"></div><section id="later"><h2>Second heading</h2><aside class="margin">NOTE</aside>
+<p>The end.</p></section></section></article></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def printed(chromium, tmp_path_factory):
+    """A book of two pages, printed with all of its code and with none: {code: the print}."""
+    root = tmp_path_factory.mktemp("print")
+    site = root / "html"
+    (root / "_toc.yml").write_text("format: jb-book\nroot: one\nparts:\n- caption: A part\n  chapters:\n"
+                                   "  - file: sub/two\n")
+    shutil.copy(ROOT / "_config.yml", root)
+    style = (ROOT / "book" / "_static" / "print.css").as_uri()
+    for name, title, other in (("one", "First", "sub/two.html"), ("sub/two", "Second", "../one.html#later")):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / f"{name}.html").write_text(PAPER.format(title=title, other=other, style=style))
+    found = {}
+    for code in book_print.CODE:
+        target = root / f"{code}.pdf"
+        target.write_text("the last one")
+        book_print.write_print(chromium, site, target, code, root)
+        found[code] = PdfReader(target)
+    assert not list(root.glob("*.part"))
+    return found
+
+
+def words(reader):
+    return " ".join(" ".join(page.extract_text() for page in reader.pages).split())
+
+
+def test_the_print_has_solutions_and_margin_notes_but_no_buttons(printed):
+    for code, reader in printed.items():
+        text = words(reader)
+        assert text.count("SOLVED") == text.count("NOTE") == 2 and "HEADER" not in text and "Show the code" not in text
+        assert text.count("code = 1") == (2 if code == "all" else 0)
+
+
+def test_the_print_counts_its_pages_and_lists_them(printed):
+    reader = printed["all"]
+    assert len(reader.pages) == 6  # title, contents, and two pages each
+    assert [page.extract_text().split()[-1] for page in reader.pages[2:]] == ["3", "4", "5", "6"]
+    contents = " ".join(reader.pages[1].extract_text().split())
+    assert re.search(r"First 3 A part Second 5", contents)
+    assert all(abs(page.mediabox.width - 595) < 1 and abs(page.mediabox.height - 842) < 1 for page in reader.pages)
+    assert reader.metadata.title == yaml.safe_load((ROOT / "_config.yml").read_text())["title"]
+
+
+def test_the_print_has_bookmarks(printed):
+    def flat(items, depth=0):
+        for item in items:
+            if isinstance(item, list):
+                yield from flat(item, depth + 1)
+            else:
+                yield depth, item.title, printed["all"].get_destination_page_number(item) + 1
+
+    assert list(flat(printed["all"].outline)) == [
+        (0, "First", 3), (1, "Second heading", 4), (0, "A part", 5), (1, "Second", 5), (2, "Second heading", 6)]
+
+
+def test_links_of_the_print_lead_into_the_print_or_out_of_it_but_not_to_this_machine(printed):
+    reader = printed["all"]
+    numbers = {page.indirect_reference.idnum: number for number, page in enumerate(reader.pages, start=1)}
+    leads = []
+    for number, page in enumerate(reader.pages, start=1):
+        for mark in page.get("/Annots", []):
+            mark = mark.get_object()
+            leads.append((number, numbers[mark["/Dest"][0].idnum] if "/Dest" in mark else mark["/A"]["/URI"]))
+    out = "https://example.org/"
+    assert sorted(leads, key=str) == sorted([(2, 3), (2, 5), (3, 4), (3, 5), (3, out), (3, 1),
+                                             (5, 6), (5, 3), (5, out), (5, 1)], key=str)
+
+
+def test_without_a_browser_the_print_says_so(monkeypatch, capsys):
+    monkeypatch.setattr(book_print, "find_chromium", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["book_print.py"])
+    assert book_print.main() == 1
+    assert "needs a Chromium" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -197,10 +198,15 @@ def test_the_twin_is_in_its_chapter(figure):
 
 # What was built ----------------------------------------------------------------------------------------------------
 
+@cache
+def page(address):
+    """A page of the site, parsed."""
+    return BeautifulSoup((SITE / address).read_text(encoding="utf-8"), "html.parser")
+
+
 @pytest.fixture(scope="module")
 def built(built_site):
-    return {page: BeautifulSoup((SITE / "book" / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-            for page in ("scorecard", "passport", "status")}
+    return {name: page(f"book/{name}.html") for name in ("scorecard", "passport", "status")}
 
 
 @pytest.fixture(scope="module")
@@ -229,11 +235,9 @@ def test_each_claim_tells_how_and_over_what_it_was_measured(claims_json):
 
 
 def test_each_claim_leads_to_its_cell_and_back(claims_json, built):
-    pages = {}
     for claim in claims_json["claims"]:
         address, anchor = claim["url"].split("#")
-        page = pages.setdefault(address, BeautifulSoup((SITE / address).read_text(encoding="utf-8"), "html.parser"))
-        story = page.find(id=anchor)
+        story = page(address).find(id=anchor)
         assert story.name == "details" and story.summary.select_one(".verdict").get_text() == claim["verdict"]
         assert claim["how"] in story.get_text(), claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]'), claim["id"]
@@ -254,9 +258,8 @@ def test_the_equations_have_their_cases_and_errors(claims_json, built):
 def test_the_badge_is_on_the_front_page(claims_json, built):
     summary = claims_json["summary"]
     said = f"{summary['in_band']} of {summary['claims']} in band"
-    for page in ("intro", "scorecard"):
-        soup = BeautifulSoup((SITE / "book" / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-        assert soup.select_one('img[src="../badge.svg"]')["alt"] == f"Claims: {said}"
+    for name in ("intro", "scorecard"):
+        assert page(f"book/{name}.html").select_one('img[src="../badge.svg"]')["alt"] == f"Claims: {said}"
     assert said in (SITE / "badge.svg").read_text(encoding="utf-8")
 
 
@@ -265,8 +268,8 @@ def test_a_passport_has_its_twin_numbers_data_and_cost(figure, built):
     section = built["passport"].find("section", id=f"passport-{figure['id']}")
     target = f"../{book_passport.target(figure)}"
     assert section.select(f'a[href="{target}"]')
-    page, anchor = target.split("#")
-    twin = BeautifulSoup((SITE / "book" / page).read_text(encoding="utf-8"), "html.parser").find(id=anchor)
+    address, anchor = book_passport.target(figure).split("#")
+    twin = page(address).find(id=anchor)
     if twin.name == "figure":
         ours, theirs = section.select_one("div.twin img"), twin.find("img")
         assert ours["src"] == theirs["src"] and ours["alt"] == theirs["alt"]
