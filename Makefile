@@ -50,7 +50,7 @@ book: $(READY)  ## the site in _build/html
 
 test: $(READY)  ## chapters (run once, shared with the book), unit tests, pairs, claims, the built site
 	@status=0; \
-	$(RUN)/book_execute.py --jobs $(JOBS) || status=1; \
+	{ $(RUN)/book_execute.py --jobs $(JOBS) && $(RUN)/book_build.py; } || status=1; \
 	BOOK_EXECUTED=1 $(BIN)/python -m pytest || status=1; \
 	exit $$status
 

@@ -15,6 +15,9 @@ REPAIRS = (
     # A role that has been withdrawn, inside a list whose items it must not be.
     (' role="doc-biblioentry"', ""),
     ('<div role="list" class="citation-list">', '<div class="citation-list">'),
+    # Every proof without a label gets the same ids, and so does the text of every theorem.
+    (' id="proof"', ""),
+    (' id="proof-content"', ""),
 )
 
 FIRST_PAGE = """<!doctype html>
