@@ -47,7 +47,7 @@ def reader(browser):
     """A browser session of its own, on a screen, in light colours, whose clipboard may be read."""
     context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
     yield context
     context.close()
 
