@@ -7,7 +7,7 @@ import torch
 
 from mptlml import PPCA
 from mptlml.deep_importance import Importance, annealed_log_prob
-from mptlml.deep_training import SCHEMES, train
+from mptlml.deep_training import SCHEMES, images, train
 from mptlml.deep_vae import DeepVAE, NodeMixture, Recursive, check_pixels
 from mptlml.linear_vae import disc_rule
 
@@ -169,6 +169,12 @@ def test_every_scheme_climbs_and_can_be_left_early(scheme):
     short = train(scheme, rows, seed=1, num_steps=120, stop=5)[1].objective
     assert short == long[:5]
     assert sum(long[-20:]) > sum(long[:20]) + 20
+
+
+def test_every_fourth_of_the_digits_is_held_out():
+    rows, held_out, found = images("digits")
+    assert (len(rows), len(held_out), found.side) == (1347, 450, 8) and rows.dtype == torch.float32
+    assert torch.equal(held_out[1], found.pixels[4].float()) and torch.equal(rows[0], found.pixels[1].float())
 
 
 def test_held_noise_stays():
