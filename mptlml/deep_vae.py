@@ -1,11 +1,12 @@
-"""A deep variational autoencoder with a Gaussian likelihood, and three ways to ask it for p(x_j | x_R).
+"""A deep variational autoencoder with a Gaussian likelihood, and ways to ask it for p(x_j | x_R).
 
 x = f(z) + noise, z ~ N(0, I_K), noise of one learned variance s^2 a token. Given z the tokens are independent, so
 p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only z given x_R is out of reach. `Recursive` replaces it by encoding
-and decoding in turn (Rezende et al. 2014, Sec. F), `Importance` by weighted draws from the encoder (MIWAE, Mattei &
-Frellsen 2019) or from a bell around the peak of p(z | x_R), and `NodeMixture` by a grid, for one or two latents.
+and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for one or two latents, and
+`deep_importance.Importance` by weighted draws.
 """
 
+import copy
 import math
 from dataclasses import dataclass
 
@@ -15,8 +16,6 @@ from torch.nn.functional import softplus
 
 from .checks import check_count, check_finite, check_shapes
 from .gaussian import LOG_2PI
-
-TAILS = 8  # degrees of freedom of the proposal around a mode: heavier tails than the posterior's
 
 
 class DeepVAE(nn.Module):
@@ -51,9 +50,15 @@ class DeepVAE(nn.Module):
     def elbo(self, x, *, generator):
         """E_q[log p(x | z)] - KL(q || p), one draw of z a row: nats a row [N], at most log p(x) on average."""
         mean, deviation = self.encode(x)
-        z = mean + deviation * _randn(mean.shape, mean, generator)
+        z = mean + deviation * randn(mean.shape, mean, generator)
         distance = 0.5 * (mean.square() + deviation.square() - 1).sum(-1) - deviation.log().sum(-1)
         return self.token_log_prob(x, z).sum(-1) - distance
+
+    def sample(self, num_rows, *, generator):
+        """Rows [N, D] drawn from the model. Raises ValueError: num_rows below 1."""
+        z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.log_noise, generator)
+        mean = self.decoder(z)
+        return mean + self.log_noise.exp() * randn(mean.shape, mean, generator)
 
     def slopes(self, z):
         """The decoder's derivative df_j / dz_k, [N, D, K], carried forward through its layers."""
@@ -68,39 +73,68 @@ class DeepVAE(nn.Module):
         return slope
 
     @torch.no_grad()
-    def mode(self, x, observed, *, fill, num_steps=40):
+    def mode(self, x, observed, starts, num_steps=40):
         """A peak of p(z | x_R) and a root of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
 
-        Gauss-Newton from the encoder's mean, each row's step halved until it climbs. With a bent decoder there may be
-        other peaks: weighted draws around this one say nothing of them.
+        Ten Gauss-Newton steps, each halved until it climbs, from every one of the `starts` [P, N, K]; then on from the
+        highest point. A bent decoder has several peaks: this is the highest of those found.
         """
-        variance = (2 * self.log_noise).exp()
-        eye = torch.eye(self.num_latents, dtype=variance.dtype, device=variance.device)
-        z = self.encode(torch.where(observed, x, fill))[0]
+        count = len(starts)
+        z = self._climb(x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10)
+        heights = self.height(x, observed, z.view(starts.shape))
+        z = z.view(starts.shape)[heights.argmax(0), torch.arange(len(x), device=x.device)]
+        z = self._climb(x, observed, z, num_steps)
+        return z, torch.linalg.cholesky(torch.linalg.inv(self._curvature(observed, z)[1]))
 
-        def height(z):
-            misfit = torch.where(observed, x - self.decoder(z), 0.0)
-            return -0.5 * (misfit.square().sum(-1) / variance + z.square().sum(-1))
+    def height(self, x, observed, z):
+        """log p(x_R, z) but for a constant, [...]."""
+        misfit = torch.where(observed, x - self.decoder(z), 0.0)
+        return -0.5 * (misfit.square().sum(-1) / (2 * self.log_noise).exp() + z.square().sum(-1))
 
-        def curvature(z):
-            slope = self.slopes(z) * observed[..., None]  # [N, D, K]
-            return slope, eye + slope.mT @ slope / variance
+    def _curvature(self, observed, z):
+        """The slopes of the observed tokens [N, D, K], and the Gauss-Newton precision of z [N, K, K]."""
+        slope = self.slopes(z) * observed[..., None]
+        eye = torch.eye(self.num_latents, dtype=z.dtype, device=z.device)
+        return slope, eye + slope.mT @ slope / (2 * self.log_noise).exp()
 
+    def _climb(self, x, observed, z, num_steps):
+        """Gauss-Newton steps from z [N, K] toward a peak of p(z | x_R), until none is longer than 0.001."""
         for _ in range(num_steps):
-            slope, bend = curvature(z)
+            slope, precision = self._curvature(observed, z)
             misfit = torch.where(observed, x - self.decoder(z), 0.0)
-            step = torch.linalg.solve(bend, (slope * misfit[..., None]).sum(-2) / variance - z)
-            now, scale = height(z), torch.ones_like(z[:, :1])
+            step = torch.linalg.solve(precision, (slope.mT @ misfit[..., None]).squeeze(-1)
+                                      / (2 * self.log_noise).exp() - z)
+            now, scale = self.height(x, observed, z), torch.ones_like(z[:, :1])
             for _ in range(8):
-                falls = height(z + scale * step) < now
+                falls = self.height(x, observed, z + scale * step) < now
                 if not falls.any():
                     break
                 scale = torch.where(falls[:, None], scale / 2, scale)
-            scale = torch.where((height(z + scale * step) < now)[:, None], 0.0, scale)
+            scale = torch.where((self.height(x, observed, z + scale * step) < now)[:, None], 0.0, scale)
             z = z + scale * step
             if (scale * step).abs().max() < 1e-3:
                 break
-        return z, torch.linalg.cholesky(torch.linalg.inv(curvature(z)[1]))
+        return z
+
+    @torch.no_grad()
+    def condensed(self, x):
+        """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
+
+        Turning the axes of the tokens leaves noise of one variance as it is. The decoder's last layer reaches H of the
+        D directions; along the others x is noise whatever z is, and their log density is `rest`, nats a row. For whole
+        rows only: an axis that was turned is no token any more. Only the decoder of the new network means anything.
+        """
+        last = self.decoder[-1]
+        turn, weight = torch.linalg.qr(last.weight.double())  # [D, H], [H, H]
+        centred = x.double() - last.bias
+        y = centred @ turn
+        left, count = (centred - y @ turn.T).square().sum(-1), self.num_tokens - len(weight)
+        rest = -0.5 * left / (2 * self.log_noise.double()).exp() - count * (self.log_noise + LOG_2PI / 2)
+        small = copy.deepcopy(self)
+        small.num_tokens, small.decoder[-1] = len(weight), nn.utils.skip_init(nn.Linear, *weight.shape[::-1])
+        small.decoder[-1].weight = nn.Parameter(weight.to(last.weight), requires_grad=False)
+        small.decoder[-1].bias = nn.Parameter(torch.zeros_like(last.bias[:len(weight)]), requires_grad=False)
+        return small, y.to(x), rest.to(x)
 
 
 @dataclass
@@ -110,7 +144,8 @@ class Recursive:
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else take its
     mean. redraw: hidden tokens get the likelihood's noise as well, which with an exact encoder is Gibbs sampling; else
     they get f(z). The answer is log N(x_j; f_j(z_T), s^2) for that ONE z, so for a mask the sum over tokens is also the
-    joint log p(x_M | z_T). Gradients flow through the last pass only: earlier ones fill in data.
+    joint log p(x_M | z_T). Gradients flow through the last pass only, as if earlier ones filled in data; through=True
+    lets them flow through all.
     """
 
     vae: DeepVAE
@@ -119,6 +154,7 @@ class Recursive:
     sample: bool = True
     redraw: bool = False
     fill: torch.Tensor | float = 0.0
+    through: bool = False
 
     def __post_init__(self):
         check_count(self.num_passes, "num_passes")
@@ -126,92 +162,23 @@ class Recursive:
 
     def conditional_log_prob(self, x, observed):
         """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = _checked(x, observed, self.vae)
+        x, observed = checked(x, observed, self.vae)
         return torch.where(observed, 0.0, self.vae.token_log_prob(x, self.latent(x, observed)))
 
     def latent(self, x, observed):
         """z_T [..., K], after T passes."""
         guess = torch.where(observed, x, torch.as_tensor(self.fill, dtype=x.dtype, device=x.device))
         for turn in range(self.num_passes):
-            with torch.set_grad_enabled(torch.is_grad_enabled() and turn == self.num_passes - 1):
+            with torch.set_grad_enabled(torch.is_grad_enabled() and (self.through or turn == self.num_passes - 1)):
                 z, deviation = self.vae.encode(guess)
                 if self.sample:
-                    z = z + deviation * _randn(z.shape, z, self.generator)
+                    z = z + deviation * randn(z.shape, z, self.generator)
                 if turn < self.num_passes - 1:
                     filled = self.vae.decoder(z)
                     if self.redraw:
-                        filled = filled + self.vae.log_noise.exp() * _randn(filled.shape, z, self.generator)
+                        filled = filled + self.vae.log_noise.exp() * randn(filled.shape, z, self.generator)
                     guess = torch.where(observed, x, filled)
         return z
-
-
-@dataclass
-class Importance:
-    """p(x_j | x_R) and p(x_R) by S = `num_samples` draws of z, each weighted by p(x_R, z) / proposal(z).
-
-    proposal "encoder": the encoder's answer to the visible tokens with `fill` at the hidden ones; cheap, can be
-    differentiated, poor where the encoder is. "mode": Student's t around a peak of p(z | x_R); costs a search a row.
-    Both are consistent: right as S grows, too low in the logarithm before, on average.
-    """
-
-    vae: DeepVAE
-    generator: torch.Generator
-    num_samples: int = 100
-    proposal: str = "mode"
-    fill: torch.Tensor | float = 0.0
-
-    def __post_init__(self):
-        check_count(self.num_samples, "num_samples")
-        if self.proposal not in ("encoder", "mode"):
-            raise ValueError(f'proposal must be "encoder" or "mode", got {self.proposal!r}')
-        self.num_tokens = self.vae.num_tokens
-
-    def conditional_log_prob(self, x, observed):
-        """log sum_s r_s N(x_j; f_j(z_s), s^2), nats [..., D]; exactly 0 at observed tokens."""
-        x, observed = _checked(x, observed, self.vae)
-        parts = [self._conditional(a, b) for a, b in _blocks(x, observed, self.num_samples)]
-        return torch.cat(parts).view(x.shape)
-
-    def joint_log_prob(self, x, observed):
-        """log p(x_M | x_R) of all hidden tokens at once, nats a row [...], from the same draws."""
-        x, observed = _checked(x, observed, self.vae)
-        parts = []
-        for a, b in _blocks(x, observed, self.num_samples):
-            tokens, log_weight = self._draw(a, b)
-            hidden = torch.where(b, 0.0, tokens).sum(-1)
-            parts.append((log_weight.log_softmax(0) + hidden).logsumexp(0))
-        return torch.cat(parts).view(x.shape[:-1])
-
-    def log_prob(self, x, observed=None, *, with_sizes=False):
-        """log p(x_R), nats a row [...]; with_sizes adds the effective sample size 1 / sum r_s^2 of each row."""
-        x, observed = _checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
-        weights = torch.cat([self._draw(a, b)[1] for a, b in _blocks(x, observed, self.num_samples)], 1)  # [S, N]
-        value = (weights.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1])
-        size = 1 / weights.softmax(0).square().sum(0)
-        return (value, size.view(x.shape[:-1])) if with_sizes else value
-
-    def _conditional(self, x, observed):
-        tokens, log_weight = self._draw(x, observed)
-        answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
-        return torch.where(observed, 0.0, answer)
-
-    def _draw(self, x, observed):
-        """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D]."""
-        shape = (self.num_samples, len(x), self.vae.num_latents)
-        fill = torch.as_tensor(self.fill, dtype=x.dtype, device=x.device)
-        if self.proposal == "encoder":
-            mean, deviation = self.vae.encode(torch.where(observed, x, fill))
-            u = _randn(shape, mean, self.generator)
-            z = mean + deviation * u
-            log_proposal = -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
-        else:
-            mean, root = self.vae.mode(x, observed, fill=fill)
-            u, log_density = _student(shape, mean, self.generator)
-            z = mean + (root @ u[..., None]).squeeze(-1)
-            log_proposal = log_density - root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        tokens = self.vae.token_log_prob(x, z)
-        log_prior = -0.5 * (LOG_2PI + z.square()).sum(-1)
-        return tokens, torch.where(observed, tokens, 0.0).sum(-1) + log_prior - log_proposal
 
 
 class NodeMixture:
@@ -221,8 +188,10 @@ class NodeMixture:
     """
 
     def __init__(self, vae, rule):
+        rule = rule.to(vae.log_noise)
         self.means = vae.decoder(rule.nodes)  # [Q, D]
         self.log_noise, self.log_weights, self.num_tokens = vae.log_noise, rule.log_weights, vae.num_tokens
+        self.sample = vae.sample
 
     def log_prob(self, x, observed=None):
         """log p(x_R), nats a row [...]: the LML where every token is observed (the default)."""
@@ -260,27 +229,14 @@ def _layers(num_in, num_hidden, num_out, kind, generator):
     return nn.Sequential(*layers[:-1])
 
 
-def _checked(x, observed, vae):
+def checked(x, observed, vae):
+    """x and observed, broadcast. Raises ValueError: rows unlike the network, NaN or infinity at a visible token."""
     check_shapes(x, observed, vae.num_tokens, vae.log_noise)
     check_finite(x, observed)
     return torch.broadcast_tensors(x, observed)
 
 
-def _blocks(x, observed, num_samples):
-    """Rows [n, D] and masks [n, D], so many at a time that draws x rows x tokens stay near 2^23 elements."""
-    step = max(1, 2**23 // (num_samples * x.shape[-1]))
-    flat = x.reshape(-1, x.shape[-1]), observed.reshape(-1, x.shape[-1])
-    return zip(flat[0].split(step), flat[1].split(step), strict=True)
-
-
-def _randn(shape, like, generator):
+def randn(shape, like, generator):
+    """Standard normal draws of a shape, in the dtype and on the device of `like`."""
     return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
 
-
-def _student(shape, like, generator):
-    """Draws u [..., K] from Student's t in K dimensions, and their log densities [...]."""
-    chi_square = _randn((*shape[:-1], TAILS), like, generator).square().sum(-1)
-    u = _randn(shape, like, generator) * (TAILS / chi_square).sqrt()[..., None]
-    count = shape[-1]
-    norm = math.lgamma((TAILS + count) / 2) - math.lgamma(TAILS / 2) - 0.5 * count * math.log(TAILS * math.pi)
-    return u, norm - 0.5 * (TAILS + count) * (u.square().sum(-1) / TAILS).log1p()

@@ -25,9 +25,10 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
 
     objective: called at each step, returns a scalar tensor in nats a row. track: {name: function}, called without
     gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay: let the learning rate fall to
-    zero along a half cosine. warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in
-    a terminal. Raises ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to
-    train; FloatingPointError when the objective stops being finite.
+    zero along a half cosine; a number says over how many steps, where this run is the beginning of a longer one.
+    warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in a terminal. Raises
+    ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to train;
+    FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
@@ -35,7 +36,8 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
     optimiser = torch.optim.Adam(parameters, lr=learning_rate, maximize=True)
-    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, num_steps)] if decay else []
+    horizon = num_steps if decay is True else decay
+    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, horizon)] if decay else []
     if check_count(warm_up, "warm_up", at_least=0):
         schedules.append(torch.optim.lr_scheduler.LinearLR(optimiser, 1 / warm_up, total_iters=warm_up))
     history = History(tracked={key: [] for key in track or {}})

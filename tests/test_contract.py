@@ -13,6 +13,7 @@ from conftest import DEVICES, global_states
 from mptlml import (
     PPCA,
     BernoulliMixture,
+    DeepVAE,
     HiddenMarkovModel,
     LinearVAE,
     all_masks,
@@ -25,6 +26,7 @@ from mptlml import (
     random_orders,
     score_curve,
 )
+from mptlml.deep_vae import NodeMixture
 from mptlml.linear_vae import disc_rule
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
@@ -79,6 +81,21 @@ def _linear_vae(num_tokens, num_latents, spacing):
                 num_tokens, values=(0.0, 1.0))
 
 
+def _deep_vae(num_tokens, num_latents, num_hidden, spacing):
+    """The decoder of a DeepVAE with z on a grid: its encoder answers nothing here."""
+    def build(first, first_bias, last, last_bias, log_noise):
+        vae = DeepVAE(num_tokens, num_latents, num_hidden, "tanh", generator=torch.Generator().manual_seed(0))
+        for layer, weight, bias in ((vae.decoder[0], first, first_bias), (vae.decoder[-1], last, last_bias)):
+            del layer.weight, layer.bias  # plain tensors in place of parameters, so that gradients reach the case's own
+            layer.weight, layer.bias = weight, bias
+        del vae.log_noise
+        vae.log_noise = 0.5 * log_noise
+        return NodeMixture(vae, disc_rule(spacing, 4.5, num_latents))
+
+    shapes = (num_hidden, num_latents), (num_hidden,), (num_tokens, num_hidden), (num_tokens,), ()
+    return Case(build, shapes, num_tokens)
+
+
 MODELS = {
     "PPCA D=1 K=1": _ppca(1, 1),
     "PPCA D=2 K=2": _ppca(2, 2),
@@ -93,6 +110,8 @@ MODELS = {
     "HiddenMarkovModel D=8 H=2 V=4": _hmm(8, 2, 4),
     "LinearVAE D=1 K=1": _linear_vae(1, 1, 0.2),
     "LinearVAE D=5 K=2": _linear_vae(5, 2, 0.5),
+    "DeepVAE D=1 K=1": _deep_vae(1, 1, 3, 0.1),
+    "DeepVAE D=4 K=2": _deep_vae(4, 2, 3, 0.3),
 }
 
 

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from mptlml import PPCA
-from mptlml.deep_vae import DeepVAE, Importance, NodeMixture, Recursive, check_pixels
+from mptlml.deep_importance import Importance, annealed_log_prob
+from mptlml.deep_training import SCHEMES, images, train
+from mptlml.deep_vae import DeepVAE, NodeMixture, Recursive, check_pixels
 from mptlml.linear_vae import disc_rule
 
 
@@ -40,6 +42,43 @@ def test_importance_sampling_matches_dense_quadrature(proposal, generator):
                                **tolerance)
 
 
+def test_annealing_matches_dense_quadrature_where_the_posterior_has_two_peaks(generator):
+    vae = network()  # sharply bent
+    truth = NodeMixture(vae, disc_rule(0.01, 7.0, 1))
+    x = rows_and_masks(generator, vae, 6)[0]
+    found = annealed_log_prob(vae, x, generator=generator, num_draws=8000, num_moves=8)
+    torch.testing.assert_close(found, truth.log_prob(x), rtol=0, atol=0.1)
+
+
+def test_annealing_matches_probabilistic_pca(generator):
+    vae = network(num_tokens=20, num_latents=2, num_hidden=0)
+    ppca = PPCA(vae.decoder[0].weight, (2 * vae.log_noise).exp(), vae.decoder[0].bias)
+    x = rows_and_masks(generator, vae, 6)[0]
+    found = annealed_log_prob(vae, x, generator=generator, num_draws=8000, num_moves=8)
+    torch.testing.assert_close(found, ppca.log_prob(x), rtol=0, atol=0.1)
+
+
+def test_condensed_tokens_have_the_same_likelihood(generator):
+    vae = network(num_tokens=40, num_latents=2)
+    x = rows_and_masks(generator, vae)[0]
+    small, y, rest = vae.condensed(x)
+    assert small.num_tokens == 16 and y.shape == (8, 16)
+    z = torch.randn(8, 2, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(small.token_log_prob(y, z).sum(-1) + rest, vae.token_log_prob(x, z).sum(-1),
+                               rtol=0, atol=1e-9)
+    one, two = (Importance(vae, torch.Generator().manual_seed(0), 2000).log_prob(x, observed)
+                for observed in (None, torch.ones_like(x, dtype=torch.bool)))
+    torch.testing.assert_close(one, two, rtol=0, atol=0.05)
+
+
+def test_fitting_the_bell_lifts_the_effective_sample_size():
+    vae = network(num_tokens=12, num_latents=2, bend=3.0)
+    x = rows_and_masks(torch.Generator().manual_seed(3), vae, 40)[0]
+    plain, fitted = (Importance(vae, torch.Generator().manual_seed(0), 400, rounds=rounds)
+                     .log_prob(x, with_sizes=True)[1] for rounds in (0, 6))
+    assert fitted.quantile(0.1) > 1.5 * plain.quantile(0.1)
+
+
 def test_a_linear_decoder_is_probabilistic_pca(generator):
     vae = network(num_latents=2, num_hidden=0)
     ppca = PPCA(vae.decoder[0].weight, (2 * vae.log_noise).exp(), vae.decoder[0].bias)
@@ -64,7 +103,7 @@ def test_slopes_are_the_decoders_derivative(activation, generator):
 def test_mode_is_a_peak(generator):
     vae = network(num_latents=2, num_tokens=12)
     x, observed = rows_and_masks(generator, vae)
-    z = vae.mode(x, observed, fill=0.0, num_steps=200)[0].requires_grad_()
+    z = vae.mode(x, observed, torch.zeros(1, len(x), 2).double(), num_steps=200)[0].requires_grad_()
     height = torch.where(observed, vae.token_log_prob(x, z), 0.0).sum() - z.square().sum() / 2
     assert torch.autograd.grad(height, z)[0].abs().max() < 0.05
 
@@ -101,15 +140,73 @@ def test_gradients_flow_through_the_last_pass_only(generator):
     assert not torch.equal(one.latent(x, observed), many.latent(x, observed))
 
 
+def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(generator):
+    vae = network().requires_grad_()
+    x, observed = rows_and_masks(generator, vae, 400)
+    together, apart = (Importance(vae, torch.Generator().manual_seed(0), 10, "encoder", own_encoder=own)
+                       for own in (False, True))
+    answers = [model.conditional_log_prob(x, observed) for model in (together, apart)]
+    assert torch.equal(*answers)
+    slopes = [torch.autograd.grad(answer.sum(), list(vae.parameters())) for answer in answers]
+    for (name, _), one, two in zip(vae.named_parameters(), *slopes, strict=True):
+        assert torch.allclose(one, two) == (not name.startswith("encoder")), name
+    constants = 0.5 - (vae.log_noise + 0.5 * math.log(2 * math.pi)) * observed.sum(-1)
+    bound = apart._visible_elbo(x, observed) + constants
+    truth = NodeMixture(vae, disc_rule(0.02, 7.0, 1)).log_prob(x, observed)
+    assert -20 < (bound - truth).mean() < 0
+
+
 def test_elbo_is_below_the_lml(generator):
     vae = network()
     x = rows_and_masks(generator, vae, 400)[0]
     assert vae.elbo(x, generator=generator).mean() < NodeMixture(vae, disc_rule(0.02, 7.0, 1)).log_prob(x).mean()
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_scheme_climbs_and_can_be_left_early(scheme):
+    rows = rows_and_masks(torch.Generator().manual_seed(0), network(num_latents=2), 200)[0].float()
+    long = train(scheme, rows, seed=1, num_steps=120)[1].objective
+    short = train(scheme, rows, seed=1, num_steps=120, stop=5)[1].objective
+    assert short == long[:5]
+    assert sum(long[-20:]) > sum(long[:20]) + 20
+
+
+def test_every_fourth_of_the_digits_is_held_out():
+    rows, held_out, found = images("digits")
+    assert (len(rows), len(held_out), found.side) == (1347, 450, 8) and rows.dtype == torch.float32
+    assert torch.equal(held_out[1], found.pixels[4].float()) and torch.equal(rows[0], found.pixels[1].float())
+
+
+def test_held_noise_stays():
+    rows = torch.rand(50, 6, generator=torch.Generator().manual_seed(0))
+    vae = train("elbo", rows, seed=1, num_steps=5, noise=0.5)[0]
+    assert vae.log_noise.item() == pytest.approx(math.log(0.5))
+
+
+def test_gradients_flow_through_every_pass_on_request(generator):
+    vae = network().requires_grad_()
+    x, observed = rows_and_masks(generator, vae)
+    answer = Recursive(vae, generator, 3, sample=False, through=True).conditional_log_prob(x, observed).sum()
+    weight = vae.encoder[0].weight
+    found = torch.autograd.grad(answer, weight)[0]
+    step, direction = 1e-5, torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+    values = []
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight.add_(sign * step * direction)
+            values.append(Recursive(vae, generator, 3, sample=False).conditional_log_prob(x, observed).sum())
+            weight.sub_(sign * step * direction)
+    torch.testing.assert_close((found * direction).sum(), (values[0] - values[1]) / (2 * step), rtol=1e-5, atol=1e-6)
+
+
 BAD = {
     "no passes": (lambda v, g: Recursive(v, g, 0), "num_passes"),
     "another proposal": (lambda v, g: Importance(v, g, 5, "prior"), "proposal"),
+    "less than no rounds": (lambda v, g: Importance(v, g, 5, rounds=-1), "rounds"),
+    "one draw to anneal": (lambda v, g: annealed_log_prob(v, torch.zeros(2, 6).double(), generator=g, num_draws=1),
+                           "num_draws"),
+    "another scheme": (lambda v, g: train("mlm", torch.zeros(9, 6), seed=1), "scheme"),
+    "no noise": (lambda v, g: train("elbo", torch.zeros(9, 6), seed=1, noise=0.0), "noise"),
     "no draws": (lambda v, g: Importance(v, g, 0), "num_samples"),
     "another activation": (lambda v, g: DeepVAE(4, activation="gelu", generator=g), "activation"),
     "no tokens": (lambda v, g: DeepVAE(0, generator=g), "num_tokens"),

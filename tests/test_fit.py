@@ -59,6 +59,13 @@ def test_the_history_is_what_was_seen():
     assert history.tracked["word"] == ["x"] * 4
 
 
+def test_a_run_can_be_the_beginning_of_a_longer_one():
+    whole, part = ([torch.zeros((), requires_grad=True)] for _ in range(2))
+    long = fit(lambda: -(whole[0] - 3) ** 2, whole, num_steps=40, learning_rate=0.1, decay=True)
+    short = fit(lambda: -(part[0] - 3) ** 2, part, num_steps=15, learning_rate=0.1, decay=40)
+    assert short.objective == long.objective[:15]
+
+
 def test_decay_lets_the_steps_shrink_to_nothing():
     p = torch.zeros((), requires_grad=True)
     fit(lambda: p * 1.0, [p], num_steps=100, learning_rate=0.1, decay=True)

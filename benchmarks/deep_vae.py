@@ -1,0 +1,79 @@
+"""The long runs behind Chapter 9: python -m benchmarks deep_vae
+
+Trains each scheme of `mptlml.deep_training` as PLAN says and writes book/data/deep_vae.csv, one line a network and
+step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal likelihood of
+the same 100 training and 100 held-out images in nats an image, the share of these images whose effective sample size is
+below 10, and the CPU seconds of the training so far. All of it takes about twenty minutes of one core.
+"""
+
+import copy
+import csv
+import math
+import os
+import platform
+import time
+
+import numpy as np
+import torch
+
+from mptlml.deep_training import LONG_RUN, RESULTS, SCORED, VARIANTS, WEIGHTED, images, score, train
+
+SEEDS = (11, 12, 13)
+BOTH = ("elbo", "recursion")
+PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes, seeds
+    ("mnist", None, (0, 300, 600, 1200, 1800, 2400, LONG_RUN), BOTH, SEEDS),
+    ("mnist", 1.0, (600,), BOTH + tuple(WEIGHTED), SEEDS),
+    ("mnist", None, (400,), BOTH + tuple(VARIANTS), SEEDS[:2]),
+)
+FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds")
+
+
+def networks(rows, scheme, noise, steps, seed):
+    """(objective at every step, [(step, network, seconds so far)] at some of them) of one training."""
+    began = time.process_time()
+    track = {"network": lambda vae: (copy.deepcopy(vae), time.process_time() - began)}
+    _, history = train(scheme, rows, seed=seed, num_steps=steps[-1], noise=noise, track=track,
+                       track_every=math.gcd(*steps))
+    kept = zip(history.at, history.tracked["network"], strict=True)
+    return history.objective, [(step, *found) for step, found in kept if step in steps]
+
+
+def lines(objective, kept, rows, held_out):
+    """For each network kept: step, objective, both likelihoods, share of small effective sample sizes, seconds."""
+    for step, vae, seconds in kept:
+        window = objective[:25] if step == 0 else objective[max(0, step - 50):step]
+        (train_score, first), (held_score, second) = (score(vae, x[:SCORED]) for x in (rows, held_out))
+        low = (torch.cat([first, second]) < 10).double().mean()
+        yield step, np.mean(window), train_score.mean(), held_score.mean(), low, seconds
+
+
+def write_header(file):
+    file.write(f"# python -m benchmarks deep_vae; one thread of {os.cpu_count()} cores, {platform.system()} "
+               f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n")
+    csv.writer(file, lineterminator="\n").writerow(FIELDS)
+
+
+def write_lines(file, about, found):
+    """about: data, noise, scheme, num_steps, seed; found: what `lines` yields."""
+    write = csv.writer(file, lineterminator="\n")
+    for step, objective, train_score, held_score, low, seconds in found:
+        write.writerow([*about, step, f"{objective:.4f}", f"{train_score:.3f}", f"{held_score:.3f}", f"{low:.3f}",
+                        f"{seconds:.0f}"])
+    file.flush()
+
+
+def main():
+    torch.set_num_threads(1)
+    RESULTS.parent.mkdir(exist_ok=True)
+    unfinished = RESULTS.with_suffix(".part")
+    with unfinished.open("w", newline="") as file:
+        write_header(file)
+        for data, noise, steps, schemes, seeds in PLAN:
+            rows, held_out, _ = images(data)
+            for seed in seeds:
+                for scheme in schemes:
+                    found = networks(rows, scheme, noise, steps, seed)
+                    about = data, "learned" if noise is None else noise, scheme, steps[-1], seed
+                    write_lines(file, about, lines(*found, rows, held_out))
+                    print(*about, f"{found[1][-1][-1]:.0f} s", flush=True)
+    unfinished.replace(RESULTS)

@@ -1,0 +1,101 @@
+"""How the deep VAE of Chapter 9 is trained: on the page, and in the long runs behind it (benchmarks/deep_vae.py)."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from . import objectives
+from .checks import check_count
+from .data import load_images
+from .deep_importance import Importance
+from .deep_vae import DeepVAE, Recursive, check_pixels
+from .fit import fit
+
+RESULTS = Path(__file__).parent.parent / "book" / "data" / "deep_vae.csv"  # of benchmarks/deep_vae.py
+
+SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
+LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
+NUM_DRAWS = 10  # of z, in the weighted schemes
+SCORED = 100  # training and held-out images that score a network
+
+# What is maximised. The recursion: three passes, z drawn, gradients through the last pass, hidden tokens start at the
+# mean image, ReLU; each of the variants changes one of these. The weighted schemes draw z from the encoder.
+VARIANTS = {
+    "T = 1": {"num_passes": 1},
+    "T = 2": {"num_passes": 2},
+    "T = 5": {"num_passes": 5},
+    "z not drawn": {"sample": False},
+    "gradient through all": {"through": True},
+    "hidden start at 0": {"fill": 0.0},
+    "tanh": {"activation": "tanh"},
+}
+WEIGHTED = {  # mask sizes; does the encoder learn from the ELBO of the visible tokens, not from the weighted answers?
+    "weighted 33%": ("fixed", False),
+    "weighted uniform": ("uniform", False),
+    "weighted 33%, own encoder": ("fixed", True),
+    "weighted uniform, own encoder": ("uniform", True),
+}
+SCHEMES = ("elbo", "recursion", *VARIANTS, *WEIGHTED)
+
+
+def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, track=None, track_every=300):
+    """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
+
+    The seed decides the first weights, the batches, the masks and the draws; two schemes with one seed start from the
+    same weights. noise: hold the likelihood's standard deviation there, else it is learned. stop: leave after so many
+    of the `num_steps`, over which the learning rate falls. track: {name: function of the network}, as in `fit`. Raises
+    ValueError: an unknown scheme, counts below 1, noise not positive.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
+    if noise is not None and not 0 < noise < math.inf:
+        raise ValueError(f"noise must be positive, got {noise!r}")
+    check_count(num_steps, "num_steps")
+    options = {"fill": rows.mean(0), **VARIANTS.get(scheme, {})}
+    generator = torch.Generator(rows.device).manual_seed(seed)
+    vae = DeepVAE(rows.shape[1], activation=options.pop("activation", "relu"),
+                  generator=torch.Generator().manual_seed(seed)).to(rows.device)
+    if noise is not None:
+        vae.log_noise.requires_grad_(False).fill_(math.log(noise))
+    history = fit(_objective(scheme, vae, rows, options, generator), vae.parameters(), num_steps=stop or num_steps,
+                  learning_rate=LEARNING_RATE, decay=num_steps, track_every=track_every, name=f"{scheme}, seed {seed}",
+                  track={key: lambda measure=measure: measure(vae) for key, measure in (track or {}).items()})
+    return vae.requires_grad_(False), history
+
+
+def images(name, rows=2000):
+    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels of a data set of `load_images`.
+
+    N = 2000 as in Fig. 3, M = 500 of the test images; of the digits, which have none, every fourth is held out.
+    """
+    found = load_images(name, None if name == "digits" else rows)
+    pixels = check_pixels(found.pixels).float()
+    if found.side == 8:
+        return pixels[torch.arange(len(pixels)) % 4 > 0], pixels[::4], found
+    return pixels, load_images(name, 500, train=False).pixels.float(), found
+
+
+def score(vae, rows, num_samples=200, **options):
+    """Estimated log p(x), nats [N], and effective sample sizes [N], of rows [N, D]: the same draws at every call."""
+    generator = torch.Generator(rows.device).manual_seed(0)
+    with torch.no_grad():
+        return Importance(vae, generator, num_samples, **options).log_prob(rows, with_sizes=True)
+
+
+def _objective(scheme, vae, rows, options, generator):
+    """What is maximised, nats a row, over a fresh batch at each call and with a mask for each of its rows."""
+    def batch():
+        return rows[torch.randperm(len(rows), generator=generator, device=rows.device)[:BATCH]]
+
+    if scheme == "elbo":
+        return lambda: vae.elbo(batch(), generator=generator).mean()
+    sizes, own_encoder = WEIGHTED.get(scheme, ("fixed", False))
+    if scheme in WEIGHTED:
+        model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"], own_encoder=own_encoder)
+    else:
+        model = Recursive(vae, generator, **options)
+    masks = dict(share_masks=False, generator=generator)
+    if sizes == "uniform":
+        return lambda: objectives.uniform_size(model, batch(), **masks)
+    return lambda: objectives.fixed_size(model, batch(), round(SHARE * vae.num_tokens), **masks)
