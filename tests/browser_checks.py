@@ -144,7 +144,7 @@ def luminance(rgb):
 
 
 def picture_contrast(png):
-    """Contrast in a screenshot between its commonest colour, taken as the ground, and the darkest pixels: two in 1000."""
+    """Contrast in a screenshot between its commonest colour, its ground, and the darkest two in 1000 pixels."""
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).reshape(-1, 3)
     colours, counts = np.unique(pixels, axis=0, return_counts=True)
     ground = float(luminance(colours[counts.argmax()]))
