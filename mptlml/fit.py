@@ -20,8 +20,8 @@ class History:
 
 
 def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track=None, track_every=1, decay=False,
-        warm_up=0, name="fit"):
-    """Maximise `objective()` over `parameters` with Adam (the paper's optimiser); returns a History.
+        warm_up=0, optimiser=torch.optim.Adam, name="fit"):
+    """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats a row. track: {name: function}, called without
     gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay: let the learning rate fall to
@@ -35,7 +35,7 @@ def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track
     parameters = list(parameters)
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
-    optimiser = torch.optim.Adam(parameters, lr=learning_rate, maximize=True)
+    optimiser = optimiser(parameters, lr=learning_rate, maximize=True)
     horizon = num_steps if decay is True else decay
     schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, horizon)] if decay else []
     if check_count(warm_up, "warm_up", at_least=0):

@@ -1,10 +1,10 @@
 """A linear Bernoulli variational autoencoder, with its latent variable integrated out by quadrature.
 
 p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta - sum_j
-softplus(eta_j): one matrix product for all rows and all nodes z_q. With nodes and weights w_q that sum to one the model
-IS a finite mixture of products: given the observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q),
-and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one joint distribution,
-whatever the rule.
+softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes z_q. With nodes and
+weights w_q that sum to one the model IS a finite mixture of products: given the observed tokens R, node q has the share
+r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one
+joint distribution, whatever the rule.
 """
 
 import math
@@ -120,22 +120,40 @@ class LinearVAE:
 
     def conditional_log_prob(self, x, observed):
         """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
-        shares = self.posterior(x, observed)
-        one = shares @ self.logits.sigmoid()  # p(x_j = 1 | x_R) [..., D]
-        zero = 1 - one
-        lost = ((zero < CANCELS) & (x == 0) & ~observed).reshape(-1, self.num_tokens).any(0)  # tokens [D]
-        if lost.any():
-            zero = zero.clone()
-            zero[..., lost] = shares @ (-self.logits[:, lost]).sigmoid()
-        chosen = torch.where(x == 1, one, zero)
-        return torch.where(observed, 0.0, chosen.log() + torch.where(torch.isnan(x), x, 0.0))
+        chance = _mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
+        return torch.where(observed, 0.0, chance.log() + torch.where(torch.isnan(x), x, 0.0))
+
+    def masked_sums(self, x, observed):
+        """Sum over masked tokens of log p(x_j | x_R), mean over rows, nats [P]: x [P, N, D], mask p for rows x[p].
+
+        What `conditional_log_prob` says, worked out at the masked tokens alone: at 15% a sixth of the work. A mask
+        of no token has the sum 0. Raises ValueError: x that is not [P, N, D], observed that is not [P, D].
+        """
+        if x.ndim != 3 or observed.shape != (x.shape[0], x.shape[2]):
+            raise ValueError(f"rows [P, N, D] need masks [P, D], got {tuple(x.shape)} and {tuple(observed.shape)}")
+        shares, sums = self.posterior(x, observed[:, None]), []
+        for rows, share, hidden in zip(x, shares, ~observed, strict=True):
+            logits = self.rule.nodes @ self.weight[hidden].T + self.bias[hidden]  # [Q, masked]
+            sums.append(_mixed(share, logits, rows[:, hidden]).log().sum(-1).mean())
+        return torch.stack(sums)
+
+    def information(self):
+        """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
+
+        The mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1): what EM takes for the curvature of log p(x).
+        """
+        y = torch.cat([self.rule.nodes, torch.ones_like(self.rule.nodes[:, :1])], -1)
+        outer = self.rule.log_weights.exp()[:, None] * (y[:, :, None] * y[:, None, :]).flatten(1)  # [Q, (K + 1)^2]
+        chance = self.logits.sigmoid()
+        return ((chance * (1 - chance)).T @ outer).unflatten(-1, (self.num_latents + 1,) * 2)
 
     def _log_joint(self, x, observed):
         """log w_q + log p(x_R | z_q), [..., Q]."""
         check_shapes(x, observed, self.num_tokens, self.weight)
         check_binary(x, observed)
         seen = torch.where(observed, x, 0.0)
-        return self.rule.log_weights + seen @ self.logits.T - observed.to(seen) @ softplus(self.logits).T
+        fit = (seen @ self.weight) @ self.rule.nodes.T + (seen @ self.bias)[..., None]  # x_R . eta
+        return self.rule.log_weights + fit - observed.to(seen) @ softplus(self.logits).T
 
     def mode(self, x, observed, *, num_steps=30, tolerance=1e-6):
         """The peak of p(z | x_R) and a root L of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
@@ -219,6 +237,36 @@ class Encoder:
         return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
+class NaturalGradient(torch.optim.Optimizer):
+    """Climbs along F^-1 times the gradient, F the `information` of each pixel: for parameters [weight, bias] alone.
+
+    A step of learning rate 1 is about a step of EM, and it is the same step for a pixel that is seldom white as for
+    one that often is, down to an information of `damping`; no pixel's numbers move further than `longest` in a step.
+    Made for `fit(..., optimiser=NaturalGradient)`. Raises ValueError: other parameters.
+    """
+
+    def __init__(self, parameters, lr, maximize=False, damping=0.01, longest=1.0):
+        parameters = list(parameters)
+        shapes = [tuple(p.shape) for p in parameters]
+        if [len(shape) for shape in shapes] != [2, 1]:
+            raise ValueError(f"parameters must be weight [D, K] and bias [D], got {shapes}")
+        super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping, longest=longest))
+        self.rule = disc_rule(0.5, 4.0, shapes[0][1])
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            weight, bias = group["params"]
+            information = LinearVAE(weight, bias, self.rule).information()
+            eye = torch.eye(information.shape[-1], dtype=weight.dtype, device=weight.device)
+            slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
+            move = torch.linalg.solve(information + group["damping"] * eye, slope)
+            move *= group["lr"] if group["maximize"] else -group["lr"]
+            move *= (group["longest"] / move.norm(dim=-1, keepdim=True)).clamp(max=1)
+            weight += move[:, :-1]
+            bias += move[:, -1]
+
+
 def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
     """Where training starts: small random weights and the bias that gives each pixel its mean: W [D, K], b [D].
 
@@ -230,6 +278,17 @@ def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
     weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype)
     bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
     return weight.requires_grad_(), bias.requires_grad_()
+
+
+def _mixed(shares, logits, x):
+    """sum_q shares_q p(x_j | eta_qj), [..., J], for x [..., J], shares [..., Q], logits [Q, J]."""
+    one = shares @ logits.sigmoid()
+    zero = 1 - one
+    lost = torch.atleast_2d((zero < CANCELS) & (x == 0)).flatten(0, -2).any(0)  # tokens [J]
+    if lost.any():
+        zero = zero.clone()
+        zero[..., lost] = shares @ (-logits[:, lost]).sigmoid()
+    return torch.where(x == 1, one, zero)
 
 
 def _hermite(per_axis):

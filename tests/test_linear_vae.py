@@ -1,13 +1,15 @@
 """The linear Bernoulli VAE: its integrals against dense quadrature by hand, its rules, its bad input."""
 
 import math
+from functools import partial
+from itertools import combinations
 
 import pytest
 import torch
 from scipy import integrate
 
-from mptlml import exact_curve, linear_vae
-from mptlml.linear_vae import Encoder, LinearVAE, disc_rule, hermite_rule
+from mptlml import exact_curve, fit, linear_vae
+from mptlml.linear_vae import Encoder, LinearVAE, NaturalGradient, disc_rule, hermite_rule
 
 
 def small(num_tokens=5, num_latents=1, rule=None):
@@ -27,15 +29,86 @@ def by_scipy(model, row, tokens):
 
 
 def test_marginals_and_conditionals_match_scipys_integral():
-    model = small()
-    row, observed = torch.tensor([1.0, 0, 1, 1, 0]).double(), torch.tensor([True, False, True, False, False])
-    seen = observed.nonzero()[:, 0].tolist()
-    assert model.log_prob(row).item() == pytest.approx(by_scipy(model, row, range(5)), abs=1e-10)
-    assert model.log_prob(row, observed).item() == pytest.approx(by_scipy(model, row, seen), abs=1e-10)
-    answer = model.conditional_log_prob(row, observed)
-    for token in (1, 3, 4):
-        truth = by_scipy(model, row, [*seen, token]) - by_scipy(model, row, seen)
-        assert answer[token].item() == pytest.approx(truth, abs=1e-10)
+    """Every mask of five tokens, every masked token."""
+    model, row = small(), torch.tensor([1.0, 0, 1, 1, 0]).double()
+    truth = {tokens: by_scipy(model, row, list(tokens)) for n in range(6) for tokens in combinations(range(5), n)}
+    for seen in truth:
+        observed = torch.zeros(5, dtype=torch.bool)
+        observed[list(seen)] = True
+        assert model.log_prob(row, observed).item() == pytest.approx(truth[seen], abs=1e-10)
+        answer = model.conditional_log_prob(row, observed)
+        for token in set(range(5)) - set(seen):
+            both = tuple(sorted((*seen, token)))
+            assert answer[token].item() == pytest.approx(truth[both] - truth[seen], abs=1e-10)
+
+
+def test_two_latents_match_scipys_double_integral():
+    model, row = small(num_tokens=2, num_latents=2, rule=disc_rule(0.1, 7.0, 2)), torch.tensor([1.0, 0]).double()
+
+    def integrand(u, v):
+        chance = (model.weight @ torch.tensor([u, v]).double() + model.bias).sigmoid()
+        return float(chance[0] * (1 - chance[1])) * math.exp(-(u * u + v * v) / 2) / (2 * math.pi)
+
+    truth = math.log(integrate.dblquad(integrand, -8, 8, -8, 8, epsabs=1e-9)[0])
+    assert model.log_prob(row).item() == pytest.approx(truth, abs=1e-7)
+
+
+def test_masked_sums_are_the_conditionals_added_up(generator):
+    """Also for a mask of no token, and for pixels that are nearly certain."""
+    model = small(num_tokens=12, num_latents=2, rule=disc_rule(0.4, 4.0))
+    model = LinearVAE(model.weight, model.bias + torch.linspace(-30, 30, 12).double(), model.rule)
+    x = torch.randint(2, (4, 6, 12), generator=generator).double()
+    observed = torch.rand(4, 12, generator=generator) < torch.tensor([[0.1], [0.5], [0.9], [2.0]])
+    expected = model.conditional_log_prob(x, observed[:, None]).sum(-1).mean(-1)
+    torch.testing.assert_close(model.masked_sums(x, observed), expected, rtol=1e-12, atol=1e-12)
+    assert observed[-1].all() and model.masked_sums(x, observed)[-1] == 0
+
+
+def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(generator):
+    """Against second derivatives of log p(x | z) at draws of z; x drops out of them."""
+    model = small(num_tokens=3, num_latents=2, rule=disc_rule(0.1, 6.0))
+    z = torch.randn(40_000, 2, generator=generator, dtype=torch.float64)
+
+    def log_likelihood(flat):
+        theta = flat.view(3, 3)
+        logits = z @ theta[:, :2].T + theta[:, 2]
+        return (logits[:, [0, 2]].sum(-1) - torch.nn.functional.softplus(logits).sum(-1)).mean()
+
+    flat = torch.cat([model.weight, model.bias[:, None]], 1).flatten()
+    hessian = -torch.autograd.functional.hessian(log_likelihood, flat).view(3, 3, 3, 3)
+    blocks = torch.stack([hessian[j, :, j] for j in range(3)])
+    torch.testing.assert_close(model.information(), blocks, rtol=0, atol=0.01)
+
+
+def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator):
+    """With W = 0 it stays 0, and each bias finds the log odds of its pixel in a few steps, rare or not."""
+    x = (torch.rand(400, 3, generator=generator) < torch.tensor([0.02, 0.4, 0.9])).double()
+    weight, bias = torch.zeros(3, 2).double().requires_grad_(), x.mean(0).mul(0.8).logit().requires_grad_()
+    optimiser = partial(NaturalGradient, damping=0.0)
+    fit(lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean(), [weight, bias], num_steps=8,
+        learning_rate=1.0, optimiser=optimiser)
+    torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
+    assert weight.abs().max() < 1e-9
+
+
+def test_natural_gradient_climbs_to_the_maximum_that_adam_finds(generator):
+    """And goes down where it is asked to minimise."""
+    truth = small(num_tokens=8, num_latents=1, rule=disc_rule(0.2, 5.0, 1))
+    x, ends = truth.sample(300, generator=generator), []
+    for optimiser, rate, steps in ((torch.optim.Adam, 0.05, 600), (NaturalGradient, 1.0, 150)):
+        weight, bias = linear_vae.start(x, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        history = fit(lambda: LinearVAE(weight, bias, truth.rule).log_prob(x).mean(), [weight, bias],  # noqa: B023
+                      num_steps=steps, learning_rate=rate, decay=True, optimiser=optimiser)
+        ends.append(history.objective[-1])
+    assert ends[1] == pytest.approx(ends[0], abs=2e-3)
+    weight.grad, bias.grad = torch.ones_like(weight), torch.ones_like(bias)
+    before = bias.detach().clone()
+    NaturalGradient([weight, bias], lr=0.1).step()
+    assert (bias < before).all()
+    weight.grad, bias.grad, before = 1e6 * weight.grad, 1e6 * bias.grad, torch.cat([weight, bias[:, None]], 1).detach()
+    NaturalGradient([weight, bias], lr=0.1).step()
+    moved = torch.cat([weight, bias[:, None]], 1).detach() - before
+    torch.testing.assert_close(moved.norm(dim=1), torch.ones(8).double())
 
 
 def test_certain_tokens_keep_their_digits():
@@ -112,6 +185,8 @@ BAD = {
     "no spacing": (lambda m: disc_rule(0.0), "spacing"),
     "too many nodes": (lambda m: disc_rule(0.001), "million"),
     "no nodes": (lambda m: hermite_rule(0), "per_axis"),
+    "rows without masks": (lambda m: m.masked_sums(torch.zeros(2, 3, 5).double(), torch.ones(3, 5) > 0), "need masks"),
+    "one matrix to climb": (lambda m: NaturalGradient([m.weight], lr=1.0), "weight .* and bias"),
     "grey start": (lambda m: linear_vae.start(torch.full((3, 5), 0.5), 2, generator=torch.Generator()), "0 or 1"),
 }
 
