@@ -1,4 +1,4 @@
-"""The words of the book: what each chapter must have, how much code a reader meets at once, symbols, the abstract's page."""
+"""The words of the book: what a chapter must have, how much code one meets at once, symbols, the abstract's page."""
 
 import re
 import sys
