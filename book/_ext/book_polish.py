@@ -15,6 +15,8 @@ REPAIRS = (
     # A role that has been withdrawn, inside a list whose items it must not be.
     (' role="doc-biblioentry"', ""),
     ('<div role="list" class="citation-list">', '<div class="citation-list">'),
+    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    ('<th class="head"><p></p></th>', "<td></td>"),
     # Every proof without a label gets the same ids, and so does the text of every theorem.
     (' id="proof"', ""),
     (' id="proof-content"', ""),
