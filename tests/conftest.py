@@ -1,5 +1,6 @@
 """What every test here shares: one thread (the tensors are small), a seeded generator, and a watch on global state."""
 
+import os
 import random
 
 import numpy as np
@@ -19,6 +20,19 @@ def built_site():
     if not book_build.is_current():
         pytest.skip("the book is not built from these sources: `make book`")
     return book_build.ROOT / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """The path of a Chromium; else the test is skipped. Checking machines (CI is set) read no pages."""
+    import book_browser
+
+    if os.environ.get("CI"):
+        pytest.skip("the site is looked at where it is written, not on checking machines (CI is set)")
+    path = book_browser.find_chromium()
+    if path is None:
+        pytest.skip(f"no Chromium on this machine (looked for {', '.join(book_browser.NAMES)}, and at CHROMIUM)")
+    return path
 
 
 @pytest.fixture

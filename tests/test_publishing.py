@@ -403,14 +403,6 @@ def test_an_archive_is_written_whole_or_not_at_all(bare_site, tmp_path):
         book_archive.write_archive(tmp_path, target)
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    path = book_browser.find_chromium()
-    if path is None:
-        pytest.skip(f"no Chromium on this machine (looked for {', '.join(book_browser.NAMES)}, and at CHROMIUM)")
-    return path
-
-
 def test_the_archive_opens_from_its_folder_with_search_and_equations(chromium, tmp_path):
     stamp = ROOT / "_build" / ".book-fingerprint"
     if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():

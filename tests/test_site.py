@@ -34,11 +34,8 @@ def listed_pages():
 
 
 @pytest.fixture(scope="module")
-def browser():
-    path = book_browser.find_chromium()
-    if path is None:
-        pytest.skip(f"no Chromium on this machine (looked for {', '.join(book_browser.NAMES)}, and at CHROMIUM)")
-    with book_browser.chromium(path) as browser:
+def browser(chromium):
+    with book_browser.chromium(chromium) as browser:
         yield browser
 
 
