@@ -27,7 +27,8 @@ from mptlml import (
     random_orders,
     score_curve,
 )
-from mptlml.deep_vae import Importance, NodeMixture
+from mptlml.deep_importance import Importance
+from mptlml.deep_vae import NodeMixture
 from mptlml.linear_vae import disc_rule
 
 NAN, INF = math.nan, math.inf
