@@ -21,7 +21,6 @@ from mptlml.data import scripts_rows
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-import book_build  # noqa: E402
 import book_execute  # noqa: E402
 import book_moving  # noqa: E402
 
@@ -86,12 +85,9 @@ def test_only_pages_with_figures_load_the_scripts():
     assert book_moving.scripts(body) == ["moving.js", "moving-mask.js", "moving-rate.js"]
 
 
-def test_pages_of_the_site_load_just_the_scripts_they_need():
-    stamp = ROOT / "_build" / ".book-fingerprint"
-    if not stamp.is_file() or stamp.read_text() != book_build.fingerprint():
-        pytest.skip("the book is not built from these sources: `make book`")
+def test_pages_of_the_site_load_just_the_scripts_they_need(built_site):
     found = {}
-    for page in [*(ROOT / "_build" / "html" / "notebooks").glob("*.html"), *(ROOT / "_build/html/book").glob("*.html")]:
+    for page in [*(built_site / "notebooks").glob("*.html"), *(built_site / "book").glob("*.html")]:
         text = page.read_text(encoding="utf-8")
         loaded = re.findall(r'<script defer="defer" src="\.\./_static/(moving[a-z-]*\.js)', text)
         assert loaded == book_moving.scripts(text), page
