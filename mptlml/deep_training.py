@@ -16,6 +16,7 @@ RESULTS = Path(__file__).parent.parent / "book" / "data" / "deep_vae.csv"  # of 
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
+SHORT_RUN = 1500  # of the variants
 NUM_DRAWS = 10  # of z, in the weighted schemes
 SCORED = 100  # training and held-out images that score a network
 

@@ -148,6 +148,9 @@ def test_adaptive_rule_and_importance_sampling_match_the_fine_grid(generator):
     x = model.sample(10, generator=generator)
     truth = model.log_prob(x)
     torch.testing.assert_close(model.adaptive_log_prob(x, per_axis=9), truth, rtol=0, atol=2e-3)
+    observed = torch.rand(x.shape, generator=generator) < 0.7
+    found = model.adaptive_log_prob(x, observed, per_axis=9)
+    torch.testing.assert_close(found, model.log_prob(x, observed), rtol=0, atol=5e-3)
     draws = torch.randn(10, 20_000, 2, generator=generator, dtype=torch.float64)
     weights = torch.full((20_000,), -math.log(20_000)).double()
     sampled = model.around_mode(x, torch.ones_like(x, dtype=torch.bool), draws, weights)[1].logsumexp(-1)

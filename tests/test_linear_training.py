@@ -1,0 +1,173 @@
+"""How the linear VAE is trained: pixels that are never white, unbiased objectives, the optimum, bad input."""
+
+import copy
+from functools import partial
+
+import pandas as pd
+import pytest
+import torch
+
+from mptlml import linear_training, mean_score, score_curve
+from mptlml.linear_training import OBJECTIVES, Pictures, masked_objective, maximise, sizes_and_weights, train
+from mptlml.linear_vae import LinearVAE, disc_rule
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return Pictures("digits")
+
+
+@pytest.fixture(scope="module")
+def weights(digits):
+    run = train("exact", digits, seed=0, passes=5)
+    return run.weight, run.bias
+
+
+def test_pixels_never_white_count_like_the_others(digits, weights):
+    """The model of all pixels, its rows whole, against the model of the pixels in use and the constant."""
+    assert digits.num_never == (~digits.train.any(0)).sum() > 0 and digits.rows.any(0).all()
+    whole, rule = digits.model(*weights, disc_rule(0.5)), disc_rule(0.5)
+    used = LinearVAE(weights[0].double(), weights[1].double(), rule).log_prob(digits.rows.double())
+    torch.testing.assert_close(whole.log_prob(digits.train.double()), used + digits.constant)
+    chance = (whole.logits[0].sigmoid())[~digits.used]
+    assert chance.sum().item() == pytest.approx(digits.num_never * 0.5 / (len(digits.train) + 1))
+
+
+def test_every_fourth_of_the_digits_is_held_out(digits):
+    assert len(digits.train) == 1347 and len(digits.held_out) == 450 and digits.num_tokens == 64
+    assert set(digits.train.unique().tolist()) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize("num_tokens, num_masks", [(12, 3), (64, 20)])
+def test_weights_make_up_for_the_odds_of_the_sizes(generator, num_tokens, num_masks):
+    total, calls = torch.zeros(num_tokens), 4000
+    for _ in range(calls):
+        sizes, weights = sizes_and_weights(num_tokens, num_masks, generator)
+        total.index_add_(0, sizes - 1, weights.float() / (calls * num_masks))
+    torch.testing.assert_close(total, torch.full((num_tokens,), 1 / num_tokens), rtol=0.1, atol=0)
+
+
+def test_masked_objective_averages_to_the_lml(digits, weights, generator):
+    """Eq. 5, with the pixels that are never white in the masks: within four standard errors."""
+    used, x = LinearVAE(*weights, disc_rule(0.4, 4.0)), digits.rows[:100]
+    values = []
+    with torch.no_grad():
+        for _ in range(400):
+            sizes, share = sizes_and_weights(64, 20, generator)
+            values.append(masked_objective(used, x, digits, sizes, share, generator))
+    values = torch.stack(values)
+    lml = digits.model(*weights, disc_rule(0.4, 4.0)).log_prob(digits.train[:100].double()).mean()
+    assert abs(values.mean() - lml) < 4 * values.std() / 20
+    assert values.std() / 20 < 0.1
+
+
+def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, weights):
+    """One mask of each size, the same for all rows."""
+    used, x = LinearVAE(*weights, disc_rule(0.4, 4.0)), digits.rows[:6]
+    sizes = torch.tensor([1, 9, 64])
+    found = masked_objective(used, x, digits, sizes, 1.0, torch.Generator().manual_seed(5))
+    observed = linear_training.random_masks(64, sizes, generator=torch.Generator().manual_seed(5))
+    whole, rows = digits.model(*weights, disc_rule(0.4, 4.0)), digits.train[:6].double().unflatten(0, (3, 2))
+    expected = [mean_score(whole, part, mask[None])[0] for part, mask in zip(rows, observed, strict=True)]
+    assert found.item() == pytest.approx(64 * torch.stack(expected).mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_every_objective_climbs_and_can_be_left_early(digits, objective):
+    before = Pictures.model(digits, *(p.detach() for p in linear_training.start(
+        digits.rows, 2, generator=torch.Generator().manual_seed(1))))
+    run = train(objective, digits, seed=1, passes=10, track={"bias": lambda w, b: b.sum()})
+    short = train(objective, digits, seed=1, passes=10, stop=2)
+    assert short.history.objective == run.history.objective[:len(short.history.objective)]
+    assert (run.encoder is not None) == (objective == "elbo") and not run.weight.requires_grad
+    assert run.history.at == [0, len(run.history.objective) // 2, len(run.history.objective)]
+    gain = linear_training.score(digits, digits.model(run.weight, run.bias)) - linear_training.score(digits, before)
+    assert (gain > 2).all()
+
+
+@pytest.mark.parametrize("objective", ["exact", "elbo"])
+def test_objectives_of_whole_rows_count_the_pixels_never_white(digits, objective):
+    heavier = copy.copy(digits)
+    heavier.constant -= 100
+    ours, other = (train(objective, d, seed=1, passes=1).history.objective[0] for d in (digits, heavier))
+    assert ours - other == pytest.approx(100, abs=1e-4)
+
+
+def test_training_goes_on_from_given_weights(digits, weights):
+    run = train("uniform", digits, seed=3, passes=40, stop=1, begin=weights)
+    assert (run.weight - weights[0]).abs().max() < 2 and run.weight is not weights[0]
+    ours, other = (linear_training.score(digits, digits.model(*pair))[0] for pair in (weights, (run.weight, run.bias)))
+    assert abs(ours - other) < 0.3
+
+
+def test_maximise_ends_where_the_slope_vanishes(digits, weights):
+    weight, bias, steps = maximise(digits, *weights, spacing=0.4, num_steps=60)
+    assert 10 < steps <= 60
+    before, after = (linear_training.score(digits, digits.model(*pair))[0] for pair in (weights, (weight, bias)))
+    assert after > before + 0.05
+    theta = [p.clone().requires_grad_() for p in (weight, bias)]
+    LinearVAE(*theta, disc_rule(0.4, 4.5)).log_prob(digits.rows.double()).mean().backward()
+    assert max(p.grad.abs().max() for p in theta) < 2e-3
+
+
+def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
+    """D S(x; 10) by common masks, against masks of its own for the model of all pixels."""
+    found = linear_training.score_at_15(digits, *weights, seed=3)
+    assert found == linear_training.score_at_15(digits, *weights, seed=3) != linear_training.score_at_15(
+        digits, *weights, seed=4)
+    whole = digits.model(*weights, disc_rule(0.3))
+    curve = score_curve(whole, digits.train[:1320].double(), sizes=[10], num_masks=200,
+                        generator=torch.Generator().manual_seed(0))
+    assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
+
+
+@pytest.mark.parametrize("objective", ["masked", "elbo"])
+def test_the_scripts_way_climbs(digits, objective):
+    weight, bias, history = linear_training.train_as_scripts(objective, digits, seed=0, stop=60)
+    assert len(history.objective) == 60 and weight.shape == (64, 2)
+    assert sum(history.objective[-10:]) > sum(history.objective[:10]) + 50
+
+
+BAD = {
+    "another objective": (lambda d: train("mlm", d, seed=0), "objective"),
+    "no passes": (lambda d: train("exact", d, seed=0, passes=0), "passes"),
+    "another script": (lambda d: linear_training.train_as_scripts("uniform", d, seed=0), "objective"),
+    "unequal parts": (lambda d: masked_objective(None, d.rows[:5], d, torch.tensor([1, 2]), 1.0, None), "equal parts"),
+    "another data set": (lambda d: Pictures("cifar"), "cifar"),
+}
+
+
+@pytest.mark.parametrize("call, message", BAD.values(), ids=BAD.keys())
+def test_bad_input(call, message, digits):
+    with pytest.raises(ValueError, match=message):
+        call(digits)
+
+
+def test_the_stored_runs_are_whole():
+    """Every scheme on every data set for five seeds, once."""
+    stored = pd.read_csv(linear_training.RESULTS, comment="#")
+    schemes = {*OBJECTIVES, "optimum", "uniform, from optimum", "15%, from optimum", "scripts, masked", "scripts, elbo"}
+    assert set(stored["scheme"]) == schemes and len(stored) == 3 * 5 * len(schemes)
+    assert not stored.duplicated(["data", "scheme", "seed"]).any()
+    assert stored[["train", "held_out"]].notna().all(axis=None) and (stored["train"] < 0).all()
+    assert (stored["begun"].notna() == stored["scheme"].isin(OBJECTIVES)).all()
+
+
+def test_the_command_writes_such_lines(tmp_path, monkeypatch):
+    """With runs of a few passes, one seed, to a file of its own; the unfinished file is gone."""
+    from benchmarks import linear_runs
+
+    monkeypatch.setattr(linear_runs, "LONG", dict(passes=2, spacing=0.4))
+    monkeypatch.setattr(linear_runs, "FROM_OPTIMUM", dict(passes=1, spacing=0.4, rate=0.05))
+    monkeypatch.setattr(linear_runs, "maximise", partial(maximise, spacing=0.5, num_steps=5))
+    monkeypatch.setattr(linear_training, "SCRIPTS_STEPS", 5)
+    monkeypatch.setattr(linear_runs, "SEEDS", (0,))
+    monkeypatch.setattr(linear_runs, "RESULTS", tmp_path / "linear_vae.csv")
+    linear_runs.main("digits")
+    (written,) = tmp_path.iterdir()
+    found, stored = (pd.read_csv(path, comment="#") for path in (written, linear_training.RESULTS))
+    assert written.name == "linear_vae-digits.csv" and list(found) == list(stored)
+    assert list(found["scheme"]) == list(stored["scheme"].unique()) and set(found["data"]) == {"digits"}
+    assert (found["begun"].notna() == found["scheme"].isin(OBJECTIVES)).all()
+    with pytest.raises(SystemExit, match="cifar"):
+        linear_runs.main("cifar")
