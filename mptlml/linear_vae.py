@@ -9,6 +9,7 @@ joint distribution, whatever the rule.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch.nn.functional import softplus
@@ -89,6 +90,11 @@ class LinearVAE:
         self.num_tokens, self.num_latents = weight.shape
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
 
+    @cached_property
+    def log_partition(self):
+        """softplus(eta_qj), the normaliser of each token at each node [Q, D]: it reads no row, so one time will do."""
+        return softplus(self.logits)
+
     def with_rule(self, rule, dtype=torch.float64):
         """The same weights, detached, under another rule."""
         return LinearVAE(self.weight.detach().to(dtype), self.bias.detach().to(dtype), rule)
@@ -155,7 +161,7 @@ class LinearVAE:
         check_binary(x, observed)
         seen = torch.where(observed, x, 0.0)
         fit = (seen @ self.weight) @ self.rule.nodes.T + (seen @ self.bias)[..., None]  # x_R . eta
-        return self.rule.log_weights + fit - observed.to(seen) @ softplus(self.logits).T
+        return self.rule.log_weights + fit - observed.to(seen) @ self.log_partition.T
 
     def mode(self, x, observed, *, num_steps=30, tolerance=1e-6):
         """The peak of p(z | x_R) and a root L of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
