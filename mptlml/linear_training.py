@@ -95,13 +95,13 @@ def masked_objective(model, rows, pictures, sizes, weights, generator):
     if len(rows) % len(sizes):
         raise ValueError(f"{len(rows)} rows do not divide into equal parts for {len(sizes)} masks")
     observed = random_masks(pictures.num_tokens, sizes, generator=generator)
-    sums = model.masked_sums(rows.unflatten(0, (len(sizes), -1)), observed[:, pictures.used])
-    sums = sums + (~observed[:, ~pictures.used]).sum(-1) * pictures.black
-    return pictures.num_tokens * (weights * sums / sizes).mean()
+    sums = model.masked_sums(rows.unflatten(0, (len(sizes), -1)), observed[:, pictures.used].to(rows.device))
+    sums = sums + ((~observed[:, ~pictures.used]).sum(-1) * pictures.black).to(rows.device)
+    return pictures.num_tokens * (sums * (weights / sizes.to(sums.dtype)).to(rows.device)).mean()
 
 
 def train(objective, pictures, *, seed, passes=25, spacing=0.4, rate=RATE, begin=None, stop=None, track=None,
-          track_every=5):
+          track_every=5, device="cpu"):
     """Train by one of OBJECTIVES, from small random weights or from `begin` (weight, bias): a Run.
 
     "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to D, or with that one;
@@ -109,24 +109,25 @@ def train(objective, pictures, *, seed, passes=25, spacing=0.4, rate=RATE, begin
     gradient with this learning rate, half the rows a step, their integrals by a grid of this spacing that is shifted at
     random at each step; the ELBO climbs by Adam, a twentieth of the rows a step. Learning rates fall to zero along a
     half cosine. stop: leave after so many passes of them. track: {name: function of weight and bias}, called every
-    `track_every` passes. Raises ValueError: an unknown objective, counts below 1.
+    `track_every` passes. device: where to compute; draws come from a generator on the CPU, and what is tracked or
+    returned lies there. Raises ValueError: an unknown objective, counts below 1.
     """
     if objective not in OBJECTIVES:
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     check_count(passes, "passes")
-    generator = torch.Generator().manual_seed(seed)
-    weight, bias = start(pictures.rows, 2, generator=generator)
+    generator, every = torch.Generator().manual_seed(seed), pictures.rows.to(device)
+    weight, bias = start(every, 2, generator=generator)
     if begin is not None:
         weight, bias = (p.to(weight, copy=True).requires_grad_() for p in begin)
     parameters, encoder, a_pass = [weight, bias], None, 2
     options = dict(learning_rate=rate, optimiser=NaturalGradient, warm_up=10)
     if objective == "elbo":
-        encoder, a_pass = Encoder.start(pictures.rows, 2, generator=generator), 20
+        encoder, a_pass = Encoder.start(every, 2, generator=generator), 20
         parameters, options = [*parameters, encoder.weight, encoder.bias], dict(learning_rate=ELBO_RATE)
-    batch = len(pictures.rows) // a_pass // MASKS * MASKS or MASKS
+    batch = len(every) // a_pass // MASKS * MASKS or MASKS
 
     def value():
-        rows = pictures.rows[torch.randperm(len(pictures.rows), generator=generator)[:batch]]
+        rows = every[torch.randperm(len(every), generator=generator)[:batch]]
         if objective == "elbo":
             return encoder.elbo(weight, bias, rows, generator=generator).mean() + pictures.constant
         model = LinearVAE(weight, bias, disc_rule(spacing, RADIUS, generator=generator))
@@ -139,9 +140,9 @@ def train(objective, pictures, *, seed, passes=25, spacing=0.4, rate=RATE, begin
 
     history = fit(value, parameters, num_steps=a_pass * (stop or passes), decay=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
-                  track={key: lambda measure=measure: measure(weight, bias) for key, measure in (track or {}).items()},
-                  **options)
-    return Run(weight.detach(), bias.detach(), encoder, history)
+                  track={key: lambda measure=measure: measure(weight.cpu(), bias.cpu())
+                         for key, measure in (track or {}).items()}, **options)
+    return Run(weight.detach().cpu(), bias.detach().cpu(), encoder and encoder.cpu(), history)
 
 
 def maximise(pictures, weight, bias, *, spacing=0.15, num_steps=500):

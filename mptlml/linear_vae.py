@@ -230,7 +230,11 @@ class Encoder:
     def start(cls, x, num_latents, *, generator):
         """Small random weights for rows x [N, D]: close to the prior, whatever the row."""
         weight = 0.3 * torch.randn(2 * num_latents, x.shape[1], generator=generator, dtype=x.dtype)
-        return cls(weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
+        return cls(weight.to(x.device).requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
+
+    def cpu(self):
+        """The same encoder without gradients, on the CPU."""
+        return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
 
     def moments(self, x):
         """Mean and log variance of q(z | x): two tensors [N, K]."""
@@ -239,7 +243,7 @@ class Encoder:
     def elbo(self, weight, bias, x, *, generator):
         """E_q[log p(x | z)] - KL(q || p) with one draw of z a row, nats a row [N]; on average at most log p(x)."""
         mean, log_variance = self.moments(x)
-        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=mean.device)
+        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=generator.device).to(mean.device)
         logits = (mean + draw * (0.5 * log_variance).exp()) @ weight.T + bias
         fit = (x * logits - softplus(logits)).sum(-1)
         return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
@@ -263,6 +267,7 @@ class NaturalGradient(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self):
+        """One such step for every pixel."""
         for group in self.param_groups:
             weight, bias = group["params"]
             information = LinearVAE(weight, bias, self.rule).information()
@@ -283,7 +288,7 @@ def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
     """
     if not ((x == 0) | (x == 1)).all():
         raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")
-    weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype)
+    weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype).to(x.device)
     bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
     return weight.requires_grad_(), bias.requires_grad_()
 
