@@ -9,7 +9,6 @@ joint distribution, whatever the rule.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch.nn.functional import softplus
@@ -89,11 +88,7 @@ class LinearVAE:
         self.weight, self.bias, self.rule = weight, bias, rule.to(weight)
         self.num_tokens, self.num_latents = weight.shape
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
-
-    @cached_property
-    def log_partition(self):
-        """softplus(eta_qj), the normaliser of each token at each node [Q, D]: it reads no row, so one time will do."""
-        return softplus(self.logits)
+        self.log_partition = softplus(self.logits)  # the normaliser of each token at each node: it reads no row
 
     def with_rule(self, rule, dtype=torch.float64):
         """The same weights, detached, under another rule."""

@@ -111,6 +111,19 @@ def test_natural_gradient_climbs_to_the_maximum_that_adam_finds(generator):
     torch.testing.assert_close(moved.norm(dim=1), torch.ones(8).double())
 
 
+def test_gradients_do_not_depend_on_what_was_asked_before():
+    """A score without gradients first, as a training loop takes one between its steps."""
+    start, x, slopes = small(), torch.tensor([[1.0, 0, 1, 1, 0]]).double(), []
+    for first in (False, True):
+        weight = start.weight.clone().requires_grad_()
+        model = LinearVAE(weight, start.bias, start.rule)
+        if first:
+            with torch.no_grad():
+                model.log_prob(x)
+        slopes.append(torch.autograd.grad(model.log_prob(x).sum(), weight)[0])
+    torch.testing.assert_close(*slopes, rtol=0, atol=0)
+
+
 def test_certain_tokens_keep_their_digits():
     """p(x_j = 0) of about e^-40, where 1 - p would be rounded to zero."""
     model = LinearVAE(torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1))
