@@ -7,16 +7,15 @@ below 10, and the CPU seconds of the training so far. All of it takes about fort
 """
 
 import copy
-import csv
 import math
-import os
-import platform
 import time
 
 import numpy as np
 import torch
 
 from mptlml.deep_training import LONG_RUN, RESULTS, SCORED, SHORT_RUN, VARIANTS, WEIGHTED, images, score, train
+
+from .results import new_results
 
 SEEDS = (11, 12, 13)
 BOTH, LONG = ("elbo", "recursion"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
@@ -48,33 +47,15 @@ def lines(objective, kept, rows, held_out):
         yield step, np.mean(window), train_score.mean(), held_score.mean(), low, seconds
 
 
-def write_header(file):
-    file.write(f"# python -m benchmarks deep_vae; one thread of {os.cpu_count()} cores, {platform.system()} "
-               f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n")
-    csv.writer(file, lineterminator="\n").writerow(FIELDS)
-
-
-def write_lines(file, about, found):
-    """about: data, noise, scheme, num_steps, seed; found: what `lines` yields."""
-    write = csv.writer(file, lineterminator="\n")
-    for step, objective, train_score, held_score, low, seconds in found:
-        write.writerow([*about, step, f"{objective:.4f}", f"{train_score:.3f}", f"{held_score:.3f}", f"{low:.3f}",
-                        f"{seconds:.0f}"])
-    file.flush()
-
-
 def main():
-    torch.set_num_threads(1)
-    RESULTS.parent.mkdir(exist_ok=True)
-    unfinished = RESULTS.with_suffix(".part")
-    with unfinished.open("w", newline="") as file:
-        write_header(file)
+    with new_results(RESULTS, "deep_vae", FIELDS) as write:
         for data, noise, steps, schemes in PLAN:
             rows, held_out, _ = images(data)
             for seed in SEEDS:
                 for scheme in schemes:
                     found = networks(rows, scheme, noise, steps, seed)
                     about = data, "learned" if noise is None else noise, scheme, steps[-1], seed
-                    write_lines(file, about, lines(*found, rows, held_out))
+                    for step, objective, train_score, held_score, low, seconds in lines(*found, rows, held_out):
+                        write([*about, step, f"{objective:.4f}", f"{train_score:.3f}", f"{held_score:.3f}",
+                               f"{low:.3f}", f"{seconds:.0f}"])
                     print(*about, f"{found[1][-1][-1]:.0f} s", flush=True)
-    unfinished.replace(RESULTS)

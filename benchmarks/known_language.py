@@ -5,15 +5,14 @@ book/data/known_language.csv, one line a network: its gap to the expected LML in
 the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of one core.
 """
 
-import csv
-import os
-import platform
 import time
 
 import torch
 
 from mptlml import Shortfall, score_curve
 from mptlml.language import RESULTS, SCHEMES, language, pretrain
+
+from .results import new_results
 
 SEEDS = (1, 2, 3, 4, 5)
 NUM_ROWS = 128  # rows scored at every size; eight times as many at the two single sizes
@@ -32,19 +31,11 @@ def gaps(net):
 
 
 def main():
-    torch.set_num_threads(1)
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("w", newline="") as file:
-        file.write(f"# python -m benchmarks known_language; one thread of {os.cpu_count()} cores, "
-                   f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
-                   f"torch {torch.__version__.split('+')[0]}\n")
-        write = csv.writer(file, lineterminator="\n")
-        write.writerow(FIELDS)
+    with new_results(RESULTS, "known_language", FIELDS) as write:
         for seed in SEEDS:
             for scheme in SCHEMES:
                 start = time.process_time()
                 net, _ = pretrain(scheme, seed=seed)
                 seconds = time.process_time() - start
-                write.writerow([scheme, seed, *(f"{value:.4f}" for value in gaps(net)), f"{seconds:.0f}"])
-                file.flush()
+                write([scheme, seed, *(f"{value:.4f}" for value in gaps(net)), f"{seconds:.0f}"])
                 print(f"{scheme}, seed {seed}: {seconds:.0f} s", flush=True)

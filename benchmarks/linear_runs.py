@@ -8,17 +8,14 @@ carries the end of the exact run on by L-BFGS; "... from optimum" starts there, 
 still. "scripts" train as the authors' public scripts do. It takes a bit over an hour of one core.
 """
 
-import csv
-import os
-import platform
 import sys
 import time
 
 import numpy as np
-import torch
 
 from mptlml import LinearVAE
 from mptlml.linear_training import (
+    LONG,
     OBJECTIVES,
     RESULTS,
     SCORING,
@@ -31,8 +28,9 @@ from mptlml.linear_training import (
     train_as_scripts,
 )
 
+from .results import new_results
+
 DATA, SEEDS = ("mnist", "fashion-mnist", "digits"), range(5)
-LONG = dict(passes=1000, spacing=0.2)
 FROM_OPTIMUM = dict(passes=100, spacing=0.12, rate=0.05)
 FIELDS = ("data", "scheme", "seed", "passes", "begun", "train", "held_out", "at_15", "seconds")
 
@@ -71,21 +69,11 @@ def main(*names):
     """names: data sets to run in place of all of DATA; their lines go to a file beside the results."""
     if unknown := set(names) - set(DATA):
         sys.exit(f"unknown data: {', '.join(sorted(unknown))}; there are {', '.join(DATA)}")
-    torch.set_num_threads(1)
-    RESULTS.parent.mkdir(exist_ok=True)
     results = RESULTS.with_name(f"{RESULTS.stem}-{'-'.join(names)}.csv") if names else RESULTS
-    unfinished = results.with_suffix(".part")
-    with unfinished.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# python -m benchmarks linear_runs; one thread of {os.cpu_count()} cores, {platform.system()} "
-                   f"{platform.machine()}, Python {platform.python_version()}, torch "
-                   f"{torch.__version__.split('+')[0]}\n")
-        write = csv.writer(file, lineterminator="\n")
-        write.writerow(FIELDS)
+    with new_results(results, "linear_runs", FIELDS) as write:
         for name in names or DATA:
             pictures = Pictures(name)
             for seed in SEEDS:
                 for line in lines(pictures, seed):
-                    write.writerow([name, *line])
-                    file.flush()
+                    write([name, *line])
                 print(name, seed, flush=True)
-    unfinished.replace(results)

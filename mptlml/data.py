@@ -8,7 +8,7 @@ import io
 import os
 import socket
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -95,6 +95,20 @@ def load_images(name, num_rows=None, *, train=True):
             "scikit-learn's 8 x 8 digits stand in for it on this page.")
     digits = _digits(note)
     return _cut(digits, None if num_rows is None else min(num_rows, len(digits.pixels)))
+
+
+def train_and_held_out(name):
+    """(training Images, held-out Images, the Images loaded first): 2,000 as in Fig. 3, and 500 of the test images.
+
+    The digits, also where they stand in, have no test set: all are loaded, and every fourth is held out. Raises
+    ValueError: as `load_images`.
+    """
+    found = load_images(name, None if name == "digits" else 2000)
+    if found.side != 8:
+        return found, load_images(name, 500, train=False), found
+    fourth = torch.arange(len(found.pixels)) % 4 == 0
+    parts = (replace(found, pixels=found.pixels[part], labels=found.labels[part]) for part in (~fourth, fourth))
+    return *parts, found
 
 
 def _digits(note=""):

@@ -7,7 +7,7 @@ import torch
 
 from . import objectives
 from .checks import check_count
-from .data import load_images
+from .data import train_and_held_out
 from .deep_importance import Importance
 from .deep_vae import DeepVAE, Recursive, check_pixels
 from .fit import fit
@@ -65,16 +65,10 @@ def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, trac
     return vae.requires_grad_(False), history
 
 
-def images(name, rows=2000):
-    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels of a data set of `load_images`.
-
-    N = 2000 as in Fig. 3, M = 500 of the test images; of the digits, which have none, every fourth is held out.
-    """
-    found = load_images(name, None if name == "digits" else rows)
-    pixels = check_pixels(found.pixels).float()
-    if found.side == 8:
-        return pixels[torch.arange(len(pixels)) % 4 > 0], pixels[::4], found
-    return pixels, load_images(name, 500, train=False).pixels.float(), found
+def images(name):
+    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, as `train_and_held_out` parts them."""
+    rows, held_out, found = train_and_held_out(name)
+    return check_pixels(rows.pixels).float(), check_pixels(held_out.pixels).float(), found
 
 
 def score(vae, rows, num_samples=200, **options):

@@ -74,7 +74,7 @@ def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, w
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_climbs_and_can_be_left_early(digits, objective):
-    before = Pictures.model(digits, *(p.detach() for p in linear_training.start(
+    before = digits.model(*(p.detach() for p in linear_training.start(
         digits.rows, 2, generator=torch.Generator().manual_seed(1))))
     run = train(objective, digits, seed=1, passes=10, track={"bias": lambda w, b: b.sum()})
     short = train(objective, digits, seed=1, passes=10, stop=2)
