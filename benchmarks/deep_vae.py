@@ -1,6 +1,6 @@
 """The long runs behind Chapter 9: python -m benchmarks deep_vae
 
-Trains each scheme of `mptlml.deep_training` as PLAN says and writes book/data/deep_vae.csv, one line a network and
+Trains each scheme of `mptlml.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line a network and
 step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal likelihood of
 the same 100 training and 100 held-out images in nats an image, the share of these images whose effective sample size is
 below 10, and the CPU seconds of the training so far. All of it takes about forty minutes of one core.
@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 
-from mptlml.deep_training import LONG_RUN, RESULTS, SCORED, SHORT_RUN, VARIANTS, WEIGHTED, images, score, train
+from mptlml.studies.deep_vae import LONG_RUN, SCORED, SHORT_RUN, VARIANTS, WEIGHTED, images, mean_lml, train
 
 from .results import new_results
 
@@ -42,13 +42,13 @@ def lines(objective, kept, rows, held_out):
     """For each network kept: step, objective, both likelihoods, share of small effective sample sizes, seconds."""
     for step, vae, seconds in kept:
         window = objective[:25] if step == 0 else objective[max(0, step - 50):step]
-        (train_score, first), (held_score, second) = (score(vae, x[:SCORED]) for x in (rows, held_out))
+        (train_score, first), (held_score, second) = (mean_lml(vae, x[:SCORED]) for x in (rows, held_out))
         low = (torch.cat([first, second]) < 10).double().mean()
         yield step, np.mean(window), train_score.mean(), held_score.mean(), low, seconds
 
 
 def main():
-    with new_results(RESULTS, "deep_vae", FIELDS) as write:
+    with new_results("deep_vae", FIELDS) as write:
         for data, noise, steps, schemes in PLAN:
             rows, held_out, _ = images(data)
             for seed in SEEDS:

@@ -1,6 +1,6 @@
 """The spread over seeds behind Chapter 11: python -m benchmarks known_language
 
-Trains each scheme of `mptlml.language.SCHEMES` from SEEDS (the chapter itself uses seed 0) and writes
+Trains each scheme of `mptlml.studies.known_language.SCHEMES` from SEEDS (the chapter itself uses seed 0) and writes
 book/data/known_language.csv, one line a network: its gap to the expected LML in nats a row with the standard error,
 the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of one core.
 """
@@ -9,8 +9,9 @@ import time
 
 import torch
 
-from mptlml import Shortfall, score_curve
-from mptlml.language import RESULTS, SCHEMES, language, pretrain
+from mptlml import score_curve
+from mptlml.models import Shortfall
+from mptlml.studies.known_language import SCHEMES, language, pretrain
 
 from .results import new_results
 
@@ -31,7 +32,7 @@ def gaps(net):
 
 
 def main():
-    with new_results(RESULTS, "known_language", FIELDS) as write:
+    with new_results("known_language", FIELDS) as write:
         for seed in SEEDS:
             for scheme in SCHEMES:
                 start = time.process_time()

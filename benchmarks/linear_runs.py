@@ -1,7 +1,7 @@
 """The long runs behind Chapter 8: python -m benchmarks linear_runs
 
-Trains the linear VAE by each objective of `mptlml.linear_training` for 1,000 passes over the training rows, on a finer
-grid than the page has time for, and writes book/data/linear_vae.csv, one line a run: how it has begun (the objective's
+Trains the linear VAE by each objective of `mptlml.studies.linear_vae` for 1,000 passes over the training rows, on a
+finer grid than the page has time for, and writes book/data/linear_vae.csv, one line a run: how it has begun (the objective's
 mean over the first 20 steps), the log marginal likelihood of training and held-out images at the end in nats an image,
 the 15% objective there (of the same masks for all runs of one seed), and the CPU seconds of the training. "optimum"
 carries the end of the exact run on by L-BFGS; "... from optimum" starts there, with small steps on a grid that is finer
@@ -13,16 +13,15 @@ import time
 
 import numpy as np
 
-from mptlml import LinearVAE
-from mptlml.linear_training import (
+from mptlml.models import LinearVAE
+from mptlml.studies.linear_vae import (
     LONG,
     OBJECTIVES,
-    RESULTS,
     SCORING,
     SCRIPTS_STEPS,
-    Pictures,
+    BinaryImages,
     maximise,
-    score,
+    mean_lml,
     score_at_15,
     train,
     train_as_scripts,
@@ -60,7 +59,7 @@ def lines(pictures, seed):
             model = LinearVAE(weight.double(), bias.double(), SCORING)
         else:
             model, at_15 = pictures.model(weight, bias), score_at_15(pictures, weight, bias, seed=seed)
-        values = (begun, *score(pictures, model), at_15)
+        values = (begun, *mean_lml(pictures, model), at_15)
         yield scheme, seed, passes, *("" if v is None else f"{v:.4f}" for v in values), f"{seconds:.0f}"
         started = time.process_time()
 
@@ -69,10 +68,10 @@ def main(*names):
     """names: data sets to run in place of all of DATA; their lines go to a file beside the results."""
     if unknown := set(names) - set(DATA):
         sys.exit(f"unknown data: {', '.join(sorted(unknown))}; there are {', '.join(DATA)}")
-    results = RESULTS.with_name(f"{RESULTS.stem}-{'-'.join(names)}.csv") if names else RESULTS
+    results = "-".join(["linear_vae", *names])
     with new_results(results, "linear_runs", FIELDS) as write:
         for name in names or DATA:
-            pictures = Pictures(name)
+            pictures = BinaryImages(name)
             for seed in SEEDS:
                 for line in lines(pictures, seed):
                     write([name, *line])

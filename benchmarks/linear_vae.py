@@ -5,8 +5,9 @@ import time
 import torch
 from torch.distributions import Bernoulli
 
-from mptlml import LinearVAE, random_masks
-from mptlml.linear_vae import disc_rule
+from mptlml import random_masks
+from mptlml.models import LinearVAE
+from mptlml.models.linear_vae import disc_rule
 
 NUM_ROWS, NUM_TOKENS, SPACING, REPEATS = 64, 784, 0.5, 3
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import torch
 
-from mptlml.glue import load_bert_tokenizer, load_glue
-from mptlml.masked_lm import MaskedLM
+from mptlml.data.text import load_bert_tokenizer, load_glue
+from mptlml.models.masked_lm import MaskedLM
 
 NUM_TOKENS = 126  # own tokens of a text; two special ones make 128
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import torch
 
-from mptlml import PPCA, random_masks, score_curve
+from mptlml import random_masks, score_curve
+from mptlml.models import PPCA
 
 from .direct import direct_scores
 

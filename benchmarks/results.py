@@ -4,17 +4,22 @@ import csv
 import os
 import platform
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
+FOLDER = Path(__file__).parents[1] / "book" / "data"
+
 
 @contextmanager
-def new_results(path, command, fields):
-    """A function that writes one line to `path`, below the machine and the fields; `path` changes once all is written.
+def new_results(name, command, fields):
+    """A function that writes one line to book/data/NAME.csv, below the machine and the fields.
 
-    Sets torch to one thread, as the first line says. Until the end the lines stand in a file of the ending .part.
+    The file changes once all is written: until then the lines stand in a file of the ending .part. Sets torch to one
+    thread, as the first line says.
     """
     torch.set_num_threads(1)
+    path = FOLDER / f"{name}.csv"
     path.parent.mkdir(exist_ok=True)
     unfinished = path.with_suffix(".part")
     with unfinished.open("w", newline="", encoding="utf-8") as file:

@@ -1,32 +1,24 @@
-"""Masked pre-training and the marginal likelihood: the package under the book.
+"""Masked pre-training and the marginal likelihood: the theorem as a library.
 
 One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve m -> S(x; m), and the
 area under it is the log marginal likelihood (Moreno-Munoz, Recasens & Hauberg 2023, Proposition 1).
+
+This room holds what works on any such model: masks, the curve and its area, objectives, the training loop, and the
+protocol. Models are in `mptlml.models`; what the book's chapters need besides in `mptlml.studies`, `mptlml.data` and
+`mptlml.report`. Importing it takes torch, numpy, scipy and tqdm, and none of the other rooms.
 """
 
-from .deep_vae import DeepVAE
-from .discrete import BernoulliMixture, HiddenMarkovModel
-from .fit import History, fit
-from .gaussian import PPCA, SecondMoment
-from .linear_vae import LinearVAE
-from .masks import all_masks, all_orders, nested_masks, num_masks, random_masks, random_orders
-from .score import (
-    ConditionalModel,
-    Estimate,
-    ScoreCurve,
-    TractableModel,
-    chain_rule,
-    exact_curve,
-    mean_score,
-    order_spread,
-    score_curve,
-    summarise,
-)
-from .transformer import MaskedTransformer, Shortfall
+from . import objectives
+from .curve import Estimate, ScoreCurve
+from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders
+from .protocol import ConditionalModel, TractableModel
+from .score import chain_rule, exact_curve, mean_score, order_spread, score_curve, summarise
+from .training import History, fit
+
+__version__ = "0.1.0"
 
 __all__ = [
-    "PPCA", "BernoulliMixture", "ConditionalModel", "DeepVAE", "Estimate", "HiddenMarkovModel", "History", "LinearVAE",
-    "MaskedTransformer", "ScoreCurve", "SecondMoment", "Shortfall", "TractableModel", "all_masks", "all_orders",
-    "chain_rule", "exact_curve", "fit", "mean_score", "nested_masks", "num_masks", "order_spread", "random_masks",
+    "ConditionalModel", "Estimate", "History", "ScoreCurve", "TractableModel", "all_masks", "all_orders", "chain_rule",
+    "count_masks", "exact_curve", "fit", "mean_score", "nested_masks", "objectives", "order_spread", "random_masks",
     "random_orders", "score_curve", "summarise",
 ]

@@ -16,7 +16,7 @@ from .checks import check_count, check_sizes
 MOST_MASKS = 2**20  # beyond this, enumerating is a mistake rather than a wish
 
 
-def num_masks(num_tokens, size):
+def count_masks(num_tokens, size):
     """C_M = C(D, M), the number of masks of a size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
     check_count(num_tokens, "num_tokens")
     return math.comb(num_tokens, int(check_sizes(size, num_tokens)))
@@ -27,7 +27,7 @@ def all_masks(num_tokens, size):
 
     Raises ValueError: size not in 1..D, or more than 2^20 masks (use `random_masks`).
     """
-    count = num_masks(num_tokens, size)
+    count = count_masks(num_tokens, size)
     if count > MOST_MASKS:
         raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} masks are too many to list: use random_masks")
     masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_M, m]

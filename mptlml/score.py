@@ -6,132 +6,16 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 """
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from scipy import stats
 from tqdm import tqdm
 
 from .checks import check_count, check_masks, check_rows, check_sizes
+from .curve import ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders
 
 MOST_ELEMENTS = 2**20  # rows x masks x tokens answered at once: 8 MB of float64
-
-
-class ConditionalModel(Protocol):
-    """What every model here answers."""
-
-    num_tokens: int
-
-    def conditional_log_prob(self, x, observed):
-        """log p(x_j | x_R), nats [..., D]; 0 at observed tokens; what x holds at masked ones predicts no other."""
-
-
-class TractableModel(ConditionalModel, Protocol):
-    """A model whose log marginal likelihood is known as well."""
-
-    def log_prob(self, x):
-        """log p(x), nats a row [...]."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with its standard error (nats); `dof` degrees of freedom stand behind the error."""
-
-    mean: float
-    stderr: float
-    dof: float = math.inf
-
-    def interval(self, level=0.95):
-        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom."""
-        if not 0 < level < 1:
-            raise ValueError(f"level must lie in (0, 1), got {level!r}")
-        half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof)) if self.stderr > 0 else self.stderr
-        return self.mean - half, self.mean + half
-
-    def __str__(self):
-        return f"{self.mean:.3f}" if math.isnan(self.stderr) else f"{self.mean:.3f} +- {self.stderr:.3f}"
-
-
-@dataclass(frozen=True)
-class ScoreCurve:
-    """S(x; m) at some mask sizes, averaged over masks and rows.
-
-    sizes [S]; mean [S], nats a token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
-    where one mask a size was drawn); dof [S]: degrees of freedom behind each variance; rows [S, N]: each row's own
-    score, or None where the model answered for the mean of all rows at once.
-    """
-
-    num_tokens: int
-    sizes: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    dof: np.ndarray
-    rows: np.ndarray | None
-    shared: bool
-
-    @property
-    def stderr(self):
-        """Standard error of the mean at each size over the draw of the masks, nats a token [S]."""
-        return np.sqrt(self.variance)
-
-    @property
-    def weights(self):
-        """How often each size counts in the area [S]: ones for sizes 1..D.
-
-        For a subset, the missing sizes are read off straight lines between their neighbours, and off the nearest
-        size beyond the ends.
-        """
-        every = np.arange(1, self.num_tokens + 1)
-        return np.array([np.interp(every, self.sizes, unit).sum() for unit in np.eye(len(self.sizes))])
-
-    def area(self, *, rows="fixed"):
-        """The area under the curve, an Estimate of the log marginal likelihood in nats a row (Eq. 5).
-
-        rows="fixed": the truth is the mean LML of these very rows; masks are the only noise.
-        rows="sample": the truth is the expected LML of the population the rows were drawn from; rows and masks are
-        noise (for masks shared by the rows slightly cautious: their interplay is counted twice).
-        The error of reading missing sizes off straight lines is in neither. Raises ValueError: rows is neither word,
-        or "sample" without each row's own score (`score_curve(..., keep_rows=True)`) or with fewer than two rows.
-        """
-        w = self.weights
-        mean = float(w @ self.mean)
-        by_mask = w**2 * self.variance
-        mask_variance = float(by_mask.sum())
-        if rows == "fixed":
-            return Estimate(mean, math.sqrt(mask_variance), _pooled_dof(by_mask, self.dof))
-        if rows != "sample":
-            raise ValueError(f'rows must be "fixed" or "sample", got {rows!r}')
-        if self.rows is None or self.rows.shape[1] < 2:
-            raise ValueError('rows="sample" needs each row\'s own score of at least two rows: keep_rows=True')
-        count = self.rows.shape[1]
-        row_variance = float((w @ self.rows).var(ddof=1)) / count
-        if not self.shared:  # each row brought masks of its own: their noise is in the spread over rows already
-            return Estimate(mean, math.sqrt(row_variance), count - 1)
-        parts = np.append(by_mask, row_variance)
-        return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, np.append(self.dof, count - 1)))
-
-    def truncated(self, size):
-        """Sum of S(x; m) for m = 1..size, an Estimate in nats a row.
-
-        It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model. Raises ValueError: the curve misses one of
-        these sizes.
-        """
-        size = int(check_sizes(size, self.num_tokens))
-        if not np.array_equal(self.sizes[:size], np.arange(1, size + 1)):
-            raise ValueError(f"the truncated sum to {size} needs every size 1..{size}, the curve has {self.sizes}")
-        variance, dof = self.variance[:size], self.dof[:size]
-        return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
-
-
-def _pooled_dof(variances, dofs):
-    """Welch and Satterthwaite's degrees of freedom of a sum of independent variance estimates."""
-    total = np.sum(variances)
-    if not total > 0:
-        return math.inf
-    return float(total**2 / np.sum(variances**2 / dofs))
 
 
 def summarise(model, x):

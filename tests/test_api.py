@@ -98,19 +98,20 @@ mystnb:
 ---
 %matplotlib inline
 def late():
-    from mptlml.linear_vae import disc_rule
+    from mptlml.models.linear_vae import disc_rule
 ```
 
     from mptlml import chain_rule
 """
     assert book_api.imported_names(source) == {
-        "mptlml": "mptlml", "PPCA": "mptlml.PPCA", "r": "mptlml.report", "disc_rule": "mptlml.linear_vae.disc_rule"}
+        "mptlml": "mptlml", "PPCA": "mptlml.PPCA", "r": "mptlml.report",
+        "disc_rule": "mptlml.models.linear_vae.disc_rule"}
 
 
 @pytest.mark.parametrize(("path", "entry"), [
-    ("mptlml.PPCA", "mptlml.gaussian.PPCA"), ("mptlml.PPCA.fit", "mptlml.gaussian.PPCA.fit"),
-    ("mptlml.fit", "mptlml.fit.fit"), ("mptlml.report", "mptlml.report"),
-    ("mptlml.ScoreCurve.stderr", "mptlml.score.ScoreCurve.stderr"), ("mptlml.report.nothing", None), ("nowhere", None),
+    ("mptlml.PPCA", "mptlml.models.ppca.PPCA"), ("mptlml.PPCA.fit", "mptlml.models.ppca.PPCA.fit"),
+    ("mptlml.fit", "mptlml.training.fit"), ("mptlml.report", "mptlml.report"),
+    ("mptlml.ScoreCurve.stderr", "mptlml.curve.ScoreCurve.stderr"), ("mptlml.report.nothing", None), ("nowhere", None),
 ])
 def test_an_import_path_leads_to_the_definition(path, entry):
     assert book_api.entry_of(path) == entry
@@ -128,7 +129,7 @@ def page(code, text=""):
 
 def linked(body, names=None):
     """(the links' texts and addresses, the page without them) after the links were added."""
-    names = names or {"PPCA": "mptlml.PPCA", "fit": "mptlml.fit", "report": "mptlml.report", "mptlml": "mptlml"}
+    names = names or {"PPCA": "mptlml.PPCA", "fit": "mptlml.training", "report": "mptlml.report", "mptlml": "mptlml"}
     out = book_api.Links(names, {name: f"api.html#{name}" for name in PUBLIC}).add(body)
     found = BeautifulSoup(out, "html.parser").select("a.api-link")
     assert re.sub(r'<a class="api-link"[^>]*>(.*?)</a>', r"\1", out, flags=re.DOTALL) == body
@@ -150,7 +151,8 @@ axis.plot(x, color=report.BLUE)
 report.start("PPCA")
 """
     assert linked(page(code)) == [
-        ("PPCA.fit", "mptlml.gaussian.PPCA.fit"), ("PPCA", "mptlml.gaussian.PPCA"), ("fit", "mptlml.fit.fit"),
+        ("PPCA.fit", "mptlml.models.ppca.PPCA.fit"), ("PPCA", "mptlml.models.ppca.PPCA"),
+        ("fit", "mptlml.training.fit"),
         ("report", "mptlml.report"), ("report.start", "mptlml.report.start")]
 
 
@@ -161,7 +163,7 @@ def test_the_first_mention_of_each_name_in_the_text_is_linked():
     text = (f"<h2>{literal('PPCA')}</h2><p><a href='x'>{literal('PPCA')}</a> {literal('PPCA')} {literal('PPCA')} "
             f"{literal('fit()')} {literal('model.fit')} {literal('PPCA.nothing')} {literal('mptlml.masks')}</p>")
     assert linked(page("1\n", text)) == [
-        ("PPCA", "mptlml.gaussian.PPCA"), ("fit()", "mptlml.fit.fit"), ("mptlml.masks", "mptlml.masks")]
+        ("PPCA", "mptlml.models.ppca.PPCA"), ("fit()", "mptlml.training.fit"), ("mptlml.masks", "mptlml.masks")]
 
 
 def anchor(name):

@@ -7,29 +7,26 @@ import pytest
 import torch
 
 from mptlml import (
-    PPCA,
-    BernoulliMixture,
-    DeepVAE,
     Estimate,
-    LinearVAE,
-    SecondMoment,
     all_masks,
     all_orders,
     chain_rule,
-    data,
+    count_masks,
     exact_curve,
     fit,
     mean_score,
-    num_masks,
     objectives,
     order_spread,
     random_masks,
     random_orders,
     score_curve,
 )
-from mptlml.deep_importance import Importance
-from mptlml.deep_vae import NodeMixture
-from mptlml.linear_vae import disc_rule
+from mptlml.data.images import load_images
+from mptlml.models import PPCA, BernoulliMixture, LinearVAE, SecondMoment
+from mptlml.models.deep_vae import DeepVAE, NodeMixture
+from mptlml.models.importance import Importance
+from mptlml.models.linear_vae import disc_rule
+from mptlml.studies.scripts_data import scripts_rows
 
 NAN, INF = math.nan, math.inf
 GENERATOR = torch.Generator().manual_seed(0)
@@ -80,9 +77,9 @@ KEPT = score_curve(PCA, ROWS, [1, 3], num_masks=2, generator=torch.Generator().m
 # (what is wrong, call, what the message must state)
 TABLE = [
     # masks
-    ("mask size 0", lambda: num_masks(5, 0), "1..5.*from 0 to 0"),
-    ("mask size above D", lambda: num_masks(5, 6), "1..5.*from 6 to 6"),
-    ("no token at all", lambda: num_masks(0, 1), "num_tokens.*at least 1, got 0"),
+    ("mask size 0", lambda: count_masks(5, 0), "1..5.*from 0 to 0"),
+    ("mask size above D", lambda: count_masks(5, 6), "1..5.*from 6 to 6"),
+    ("no token at all", lambda: count_masks(0, 1), "num_tokens.*at least 1, got 0"),
     ("all masks of size 0", lambda: all_masks(4, 0), "1..4.*from 0 to 0"),
     ("too many masks to list", lambda: all_masks(64, 32), r"C\(64, 32\) = 1.83e\+18"),
     ("random masks above D", lambda: random_masks(4, [1, 5], generator=GENERATOR), "1..4.*from 1 to 5"),
@@ -201,10 +198,10 @@ TABLE = [
     ("nothing to train", lambda: fit(untouched_objective, [PARAMETER.detach()], num_steps=1), "must require gradients"),
     ("no parameters", lambda: fit(untouched_objective, [], num_steps=1), "must require gradients"),
     # data
-    ("unknown images", lambda: data.load_images("cifar"), "'cifar'"),
-    ("no images", lambda: data.load_images("digits", 0), "num_rows.*got 0"),
-    ("more digits than there are", lambda: data.load_images("digits", 2000), "2000 images.*1797"),
-    ("no rows of the scripts", lambda: data.scripts_rows(0, 4, 2, seed=1), "num_rows.*got 0"),
+    ("unknown images", lambda: load_images("cifar"), "'cifar'"),
+    ("no images", lambda: load_images("digits", 0), "num_rows.*got 0"),
+    ("more digits than there are", lambda: load_images("digits", 2000), "2000 images.*1797"),
+    ("no rows of the scripts", lambda: scripts_rows(0, 4, 2, seed=1), "num_rows.*got 0"),
 ]
 # What every model answers and refuses alike.
 VAE = LinearVAE(PCA.weight, real(3), disc_rule(0.5, num_latents=1))
@@ -241,7 +238,7 @@ def test_bad_input(call, states):
 
 def test_good_input_next_to_the_bad():
     """The edges that are allowed: m = 1, m = D, rate 1, K = D, one row, numpy's whole numbers, sure coins."""
-    assert num_masks(5, 5) == 1 and num_masks(5, 1) == 5
+    assert count_masks(5, 5) == 1 and count_masks(5, 1) == 5
     assert PPCA(real(2, 2), 1e-3).num_latents == 2
     one = score_curve(PCA, real(1, 3), torch.tensor([1, 3]).numpy(), num_masks=torch.tensor([2]).numpy()[0],
                       generator=GENERATOR)

@@ -11,11 +11,6 @@ import torch
 from conftest import DEVICES, global_states
 
 from mptlml import (
-    PPCA,
-    BernoulliMixture,
-    DeepVAE,
-    HiddenMarkovModel,
-    LinearVAE,
     all_masks,
     all_orders,
     chain_rule,
@@ -26,8 +21,9 @@ from mptlml import (
     random_orders,
     score_curve,
 )
-from mptlml.deep_vae import NodeMixture
-from mptlml.linear_vae import disc_rule
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE
+from mptlml.models.deep_vae import DeepVAE, NodeMixture
+from mptlml.models.linear_vae import disc_rule
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
 

@@ -16,7 +16,8 @@ import torch
 import torchvision.datasets  # noqa: F401 - slow to import, and the clock below is not to count it
 from sklearn.datasets import load_digits
 
-from mptlml import connection, data
+from mptlml.data import images as data
+from mptlml.data import probe as connection
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.uint8)
 LABELS = np.array([3, 1, 4, 1, 5], dtype=np.uint8)
@@ -45,9 +46,9 @@ def no_network(monkeypatch, tmp_path):
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    connection.answers.cache_clear()
+    connection.is_reachable.cache_clear()
     yield calls
-    connection.answers.cache_clear()
+    connection.is_reachable.cache_clear()
 
 
 def answer(*replies):

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from mptlml import PPCA
-from mptlml.deep_importance import Importance, annealed_log_prob
-from mptlml.deep_training import SCHEMES, images, train
-from mptlml.deep_vae import DeepVAE, NodeMixture, Recursive, check_pixels
-from mptlml.linear_vae import disc_rule
+from mptlml.models import PPCA
+from mptlml.models.deep_vae import DeepVAE, NodeMixture, Recursive, check_pixels
+from mptlml.models.importance import Importance, annealed_log_prob
+from mptlml.models.linear_vae import disc_rule
+from mptlml.studies.deep_vae import SCHEMES, images, train
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, activation="tanh", bend=2.0):

@@ -8,7 +8,8 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import BernoulliMixture, all_masks, exact_curve
+from mptlml import all_masks, exact_curve
+from mptlml.models import BernoulliMixture
 
 WEIGHTS = [0.5, 0.3, 0.2]
 PROBS = [[0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]]

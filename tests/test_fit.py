@@ -7,7 +7,8 @@ import sys
 import pytest
 import torch
 
-from mptlml import PPCA, SecondMoment, fit, objectives
+from mptlml import fit, objectives
+from mptlml.models import PPCA, SecondMoment
 
 
 def test_fit_finds_a_known_maximum():

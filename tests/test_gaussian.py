@@ -7,7 +7,8 @@ import torch
 from scipy import optimize
 from sklearn.decomposition import PCA
 
-from mptlml import PPCA, SecondMoment, all_masks, exact_curve, mean_score, random_masks, score_curve
+from mptlml import all_masks, exact_curve, mean_score, random_masks, score_curve
+from mptlml.models import PPCA, SecondMoment
 
 
 def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
@@ -125,7 +126,7 @@ def test_blocks_of_masks_change_nothing(generator, monkeypatch):
     x = model.sample(10, generator=generator)
     observed = random_masks(8, torch.full((33,), 4), generator=generator)
     whole = model.mean_conditional_log_prob(x, observed)
-    monkeypatch.setattr("mptlml.gaussian.BLOCK", 5 * 8 * 3)
+    monkeypatch.setattr("mptlml.models.ppca.BLOCK", 5 * 8 * 3)
     torch.testing.assert_close(model.mean_conditional_log_prob(x, observed), whole, rtol=0, atol=1e-13)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mptlml import glue
-from mptlml.masked_lm import MaskedLM
+from mptlml.data import text as glue
+from mptlml.models.masked_lm import MaskedLM
 
 
 @pytest.fixture

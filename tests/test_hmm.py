@@ -8,8 +8,9 @@ import oracles
 import pytest
 import torch
 
-from mptlml import HiddenMarkovModel, all_masks, score_curve
-from mptlml.language import WORDS, language
+from mptlml import all_masks, score_curve
+from mptlml.models import HiddenMarkovModel
+from mptlml.studies.known_language import WORDS, language
 
 try:  # here and not in the tests: its import moves the global random state
     from hmmlearn.hmm import CategoricalHMM

@@ -5,8 +5,9 @@ import math
 import pytest
 import torch
 
-from mptlml import HiddenMarkovModel, objectives
-from mptlml.language import BATCH, SCHEMES, WORDS, pretrain, sentence
+from mptlml import objectives
+from mptlml.models import HiddenMarkovModel
+from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, pretrain, sentence
 
 
 class Asked:

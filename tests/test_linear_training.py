@@ -2,19 +2,23 @@
 
 import copy
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import torch
 
-from mptlml import linear_training, mean_score, score_curve
-from mptlml.linear_training import OBJECTIVES, Pictures, masked_objective, maximise, sizes_and_weights, train
-from mptlml.linear_vae import LinearVAE, disc_rule
+from mptlml import mean_score, score_curve
+from mptlml.models.linear_vae import LinearVAE, disc_rule
+from mptlml.studies import linear_vae as study
+from mptlml.studies.linear_vae import OBJECTIVES, BinaryImages, masked_objective, maximise, sizes_and_weights, train
+
+STORED = Path(__file__).parents[1] / "book" / "data" / "linear_vae.csv"
 
 
 @pytest.fixture(scope="module")
 def digits():
-    return Pictures("digits")
+    return BinaryImages("digits")
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, w
     used, x = LinearVAE(*weights, disc_rule(0.4, 4.0)), digits.rows[:6]
     sizes = torch.tensor([1, 9, 64])
     found = masked_objective(used, x, digits, sizes, 1.0, torch.Generator().manual_seed(5))
-    observed = linear_training.random_masks(64, sizes, generator=torch.Generator().manual_seed(5))
+    observed = study.random_masks(64, sizes, generator=torch.Generator().manual_seed(5))
     whole, rows = digits.model(*weights, disc_rule(0.4, 4.0)), digits.train[:6].double().unflatten(0, (3, 2))
     expected = [mean_score(whole, part, mask[None])[0] for part, mask in zip(rows, observed, strict=True)]
     assert found.item() == pytest.approx(64 * torch.stack(expected).mean().item(), rel=1e-5)
@@ -74,14 +78,14 @@ def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, w
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_every_objective_climbs_and_can_be_left_early(digits, objective):
-    before = digits.model(*(p.detach() for p in linear_training.start(
+    before = digits.model(*(p.detach() for p in study.initial_parameters(
         digits.rows, 2, generator=torch.Generator().manual_seed(1))))
     run = train(objective, digits, seed=1, passes=10, track={"bias": lambda w, b: b.sum()})
     short = train(objective, digits, seed=1, passes=10, stop=2)
     assert short.history.objective == run.history.objective[:len(short.history.objective)]
     assert (run.encoder is not None) == (objective == "elbo") and not run.weight.requires_grad
     assert run.history.at == [0, len(run.history.objective) // 2, len(run.history.objective)]
-    gain = linear_training.score(digits, digits.model(run.weight, run.bias)) - linear_training.score(digits, before)
+    gain = study.mean_lml(digits, digits.model(run.weight, run.bias)) - study.mean_lml(digits, before)
     assert (gain > 2).all()
 
 
@@ -96,14 +100,14 @@ def test_objectives_of_whole_rows_count_the_pixels_never_white(digits, objective
 def test_training_goes_on_from_given_weights(digits, weights):
     run = train("uniform", digits, seed=3, passes=40, stop=1, begin=weights)
     assert (run.weight - weights[0]).abs().max() < 2 and run.weight is not weights[0]
-    ours, other = (linear_training.score(digits, digits.model(*pair))[0] for pair in (weights, (run.weight, run.bias)))
+    ours, other = (study.mean_lml(digits, digits.model(*pair))[0] for pair in (weights, (run.weight, run.bias)))
     assert abs(ours - other) < 0.3
 
 
 def test_maximise_ends_where_the_slope_vanishes(digits, weights):
     weight, bias, steps = maximise(digits, *weights, spacing=0.4, num_steps=60)
     assert 10 < steps <= 60
-    before, after = (linear_training.score(digits, digits.model(*pair))[0] for pair in (weights, (weight, bias)))
+    before, after = (study.mean_lml(digits, digits.model(*pair))[0] for pair in (weights, (weight, bias)))
     assert after > before + 0.05
     theta = [p.clone().requires_grad_() for p in (weight, bias)]
     LinearVAE(*theta, disc_rule(0.4, 4.5)).log_prob(digits.rows.double()).mean().backward()
@@ -112,8 +116,8 @@ def test_maximise_ends_where_the_slope_vanishes(digits, weights):
 
 def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     """D S(x; 10) by common masks, against masks of its own for the model of all pixels."""
-    found = linear_training.score_at_15(digits, *weights, seed=3)
-    assert found == linear_training.score_at_15(digits, *weights, seed=3) != linear_training.score_at_15(
+    found = study.score_at_15(digits, *weights, seed=3)
+    assert found == study.score_at_15(digits, *weights, seed=3) != study.score_at_15(
         digits, *weights, seed=4)
     whole = digits.model(*weights, disc_rule(0.3))
     curve = score_curve(whole, digits.train[:1320].double(), sizes=[10], num_masks=200,
@@ -123,7 +127,7 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
 
 @pytest.mark.parametrize("objective", ["masked", "elbo"])
 def test_the_scripts_way_climbs(digits, objective):
-    weight, bias, history = linear_training.train_as_scripts(objective, digits, seed=0, stop=60)
+    weight, bias, history = study.train_as_scripts(objective, digits, seed=0, stop=60)
     assert len(history.objective) == 60 and weight.shape == (64, 2)
     assert sum(history.objective[-10:]) > sum(history.objective[:10]) + 50
 
@@ -131,9 +135,9 @@ def test_the_scripts_way_climbs(digits, objective):
 BAD = {
     "another objective": (lambda d: train("mlm", d, seed=0), "objective"),
     "no passes": (lambda d: train("exact", d, seed=0, passes=0), "passes"),
-    "another script": (lambda d: linear_training.train_as_scripts("uniform", d, seed=0), "objective"),
+    "another script": (lambda d: study.train_as_scripts("uniform", d, seed=0), "objective"),
     "unequal parts": (lambda d: masked_objective(None, d.rows[:5], d, torch.tensor([1, 2]), 1.0, None), "equal parts"),
-    "another data set": (lambda d: Pictures("cifar"), "cifar"),
+    "another data set": (lambda d: BinaryImages("cifar"), "cifar"),
 }
 
 
@@ -145,7 +149,7 @@ def test_bad_input(call, message, digits):
 
 def test_the_stored_runs_are_whole():
     """Every scheme on every data set for five seeds, once."""
-    stored = pd.read_csv(linear_training.RESULTS, comment="#")
+    stored = pd.read_csv(STORED, comment="#")
     schemes = {*OBJECTIVES, "optimum", "uniform, from optimum", "15%, from optimum", "scripts, masked", "scripts, elbo"}
     assert set(stored["scheme"]) == schemes and len(stored) == 3 * 5 * len(schemes)
     assert not stored.duplicated(["data", "scheme", "seed"]).any()
@@ -155,17 +159,17 @@ def test_the_stored_runs_are_whole():
 
 def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     """With runs of a few passes, one seed, to a file of its own; the unfinished file is gone."""
-    from benchmarks import linear_runs
+    from benchmarks import linear_runs, results
 
     monkeypatch.setattr(linear_runs, "LONG", dict(passes=2, spacing=0.4))
     monkeypatch.setattr(linear_runs, "FROM_OPTIMUM", dict(passes=1, spacing=0.4, rate=0.05))
     monkeypatch.setattr(linear_runs, "maximise", partial(maximise, spacing=0.5, num_steps=5))
-    monkeypatch.setattr(linear_training, "SCRIPTS_STEPS", 5)
+    monkeypatch.setattr(study, "SCRIPTS_STEPS", 5)
     monkeypatch.setattr(linear_runs, "SEEDS", (0,))
-    monkeypatch.setattr(linear_runs, "RESULTS", tmp_path / "linear_vae.csv")
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
     linear_runs.main("digits")
     (written,) = tmp_path.iterdir()
-    found, stored = (pd.read_csv(path, comment="#") for path in (written, linear_training.RESULTS))
+    found, stored = (pd.read_csv(path, comment="#") for path in (written, STORED))
     assert written.name == "linear_vae-digits.csv" and list(found) == list(stored)
     assert list(found["scheme"]) == list(stored["scheme"].unique()) and set(found["data"]) == {"digits"}
     assert (found["begun"].notna() == found["scheme"].isin(OBJECTIVES)).all()

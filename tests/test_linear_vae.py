@@ -8,8 +8,10 @@ import pytest
 import torch
 from scipy import integrate
 
-from mptlml import exact_curve, fit, linear_vae
-from mptlml.linear_vae import Encoder, LinearVAE, NaturalGradient, disc_rule, hermite_rule
+from mptlml import exact_curve, fit
+from mptlml.models.linear_vae import LinearVAE, disc_rule, hermite_rule
+from mptlml.studies import linear_vae as study
+from mptlml.studies.linear_vae import Encoder, NaturalGradient
 
 
 def small(num_tokens=5, num_latents=1, rule=None):
@@ -96,7 +98,7 @@ def test_natural_gradient_climbs_to_the_maximum_that_adam_finds(generator):
     truth = small(num_tokens=8, num_latents=1, rule=disc_rule(0.2, 5.0, 1))
     x, ends = truth.sample(300, generator=generator), []
     for optimiser, rate, steps in ((torch.optim.Adam, 0.05, 600), (NaturalGradient, 1.0, 150)):
-        weight, bias = linear_vae.start(x, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        weight, bias = study.initial_parameters(x, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
         history = fit(lambda: LinearVAE(weight, bias, truth.rule).log_prob(x).mean(), [weight, bias],  # noqa: B023
                       num_steps=steps, learning_rate=rate, decay=True, optimiser=optimiser)
         ends.append(history.objective[-1])
@@ -153,7 +155,7 @@ def test_a_shifted_grid_moves_and_still_sums_to_one(generator):
 
 
 def test_scripts_rule_has_a_quarter_of_the_mass():
-    assert linear_vae.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
+    assert study.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
 
 
 def test_adaptive_rule_and_importance_sampling_match_the_fine_grid(generator):
@@ -182,7 +184,7 @@ def test_mode_is_where_the_slope_of_the_posterior_vanishes(generator):
 def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
     model = small(num_tokens=8, num_latents=2, rule=disc_rule(0.1, 6.0))
     x = model.sample(2000, generator=generator)
-    encoder = Encoder.start(x, 2, generator=generator)
+    encoder = Encoder.initial(x, 2, generator=generator)
     with torch.no_grad():
         bound = encoder.elbo(model.weight, model.bias, x, generator=generator).mean()
         assert bound < model.log_prob(x).mean()
@@ -203,7 +205,8 @@ BAD = {
     "no nodes": (lambda m: hermite_rule(0), "per_axis"),
     "rows without masks": (lambda m: m.masked_sums(torch.zeros(2, 3, 5).double(), torch.ones(3, 5) > 0), "need masks"),
     "one matrix to climb": (lambda m: NaturalGradient([m.weight], lr=1.0), "weight .* and bias"),
-    "grey start": (lambda m: linear_vae.start(torch.full((3, 5), 0.5), 2, generator=torch.Generator()), "0 or 1"),
+    "grey start": (lambda m: study.initial_parameters(torch.full((3, 5), 0.5), 2, generator=torch.Generator()),
+                   "0 or 1"),
 }
 
 

@@ -28,9 +28,9 @@ from mptlml import (
     random_orders,
     score_curve,
 )
-from mptlml.glue import make_tokenizer
-from mptlml.masked_lm import MaskedLM, corrupt
-from mptlml.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
+from mptlml.data.text import make_tokenizer
+from mptlml.models.masked_lm import MaskedLM, corrupt
+from mptlml.models.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
 SENTENCE = "the cat sat on the mat"

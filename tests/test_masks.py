@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import all_masks, all_orders, nested_masks, num_masks, random_masks, random_orders
+from mptlml import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders
 
 
 def uniform(counts):
@@ -17,7 +17,7 @@ def uniform(counts):
 
 def test_the_papers_count():
     """Sec. 2: for D = 512 tokens and M = 76 masked ones, C_M is about 1.21e92."""
-    count = num_masks(512, 76)
+    count = count_masks(512, 76)
     assert count == math.comb(512, 76) and isinstance(count, int)
     assert f"{count:.4e}" == "1.2111e+92"
 
@@ -27,7 +27,7 @@ def test_all_masks_are_all_the_masks(num_tokens):
     for size in range(1, num_tokens + 1):
         masks = all_masks(num_tokens, size)
         assert masks.dtype == torch.bool
-        assert len(masks) == num_masks(num_tokens, size) == math.comb(num_tokens, size)
+        assert len(masks) == count_masks(num_tokens, size) == math.comb(num_tokens, size)
         assert ((~masks).sum(-1) == size).all()
         masked = [tuple((~mask).nonzero().flatten().tolist()) for mask in masks]
         assert masked == list(itertools.combinations(range(num_tokens), size))

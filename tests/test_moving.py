@@ -15,8 +15,9 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import PPCA, exact_curve, report, score_curve
-from mptlml.data import scripts_rows
+from mptlml import exact_curve, report, score_curve
+from mptlml.models import PPCA
+from mptlml.studies.scripts_data import scripts_rows
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))

@@ -8,7 +8,8 @@ import torch
 from conftest import DEVICES
 from scipy import stats
 
-from mptlml import PPCA, BernoulliMixture, exact_curve, mean_score, objectives, score_curve, summarise
+from mptlml import exact_curve, mean_score, objectives, score_curve, summarise
+from mptlml.models import PPCA, BernoulliMixture
 
 NUM_TOKENS = 4
 SIZES = range(1, NUM_TOKENS + 1)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from mptlml import Estimate, data, report
+from mptlml import Estimate, report
+from mptlml.data import images
 
 ENTRY = """
 - {id: %s, chapter: %s, place: Table 1, statement: "1 < 2 & so on.", paper: %s, unit: nats, band: [1, 2], why: a law,
@@ -200,8 +201,8 @@ def test_closing_minds_the_memory_of_a_binder(shown, monkeypatch):
 
 
 def test_closing_says_on_what_the_chapter_ran(shown, monkeypatch):
-    monkeypatch.setattr(data, "_read", {})
-    data.load_images("digits", 3)
+    monkeypatch.setattr(images, "_read", {})
+    images.load_images("digits", 3)
     report.start("02_two")
     report.claim("c", 1.5)
     report.closing()

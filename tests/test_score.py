@@ -11,10 +11,8 @@ import torch
 from scipy import stats
 
 from mptlml import (
-    PPCA,
     Estimate,
     ScoreCurve,
-    SecondMoment,
     all_orders,
     chain_rule,
     exact_curve,
@@ -24,6 +22,7 @@ from mptlml import (
     score_curve,
     summarise,
 )
+from mptlml.models import PPCA, SecondMoment
 
 REPEATS = 1000
 LEVEL = 0.95

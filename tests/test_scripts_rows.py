@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from mptlml import PPCA
-from mptlml.data import scripts_rows
+from mptlml.models import PPCA
+from mptlml.studies.scripts_data import scripts_rows
 
 
 def test_the_exact_lml_of_table_1_is_met_to_its_printed_digits():

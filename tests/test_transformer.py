@@ -6,7 +6,8 @@ import math
 import pytest
 import torch
 
-from mptlml import HiddenMarkovModel, MaskedTransformer, Shortfall, chain_rule, exact_curve, random_masks, random_orders
+from mptlml import chain_rule, exact_curve, random_masks, random_orders
+from mptlml.models import HiddenMarkovModel, MaskedTransformer, Shortfall
 
 D, V = 5, 3
 

@@ -25,10 +25,19 @@ import yaml
 from IPython.display import HTML, display
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-from .checks import check_count
-from .data import sources_read
+from ..checks import check_count
+from ..data.images import sources_read
 
-CLAIMS_FILE = Path(__file__).parent.parent / "book" / "claims.yml"
+BOOK_FOLDERS = (Path.cwd(), *Path.cwd().parents, Path(__file__).parents[2])
+CLAIMS_FILE = next((folder / "book" / "claims.yml" for folder in BOOK_FOLDERS
+                    if (folder / "book" / "claims.yml").is_file()), Path("book/claims.yml"))
+
+
+def stored(name):
+    """The path of a file of stored results, book/data/NAME."""
+    return CLAIMS_FILE.parent / "data" / name
+
+
 VERDICTS = ("reproduced", "partly", "not reproduced", "new")
 MOST_BYTES = 2 * 2**30  # what a Binder has
 LIBRARIES = (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .checks import check_count, check_sizes
-from .score import Estimate, ScoreCurve
+from ..checks import check_count, check_sizes
+from ..curve import Estimate, ScoreCurve
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
 UNITS = ("sentence", "token", "bits a word")

@@ -7,19 +7,17 @@ weights that are trained, W [U, 2] and b [U], are those of the U pixels in use.
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from scipy.optimize import minimize
+from torch.nn.functional import softplus
 
-from .checks import check_count
-from .data import train_and_held_out
-from .fit import History, fit
-from .linear_vae import Encoder, LinearVAE, NaturalGradient, disc_rule, scripts_rule, start
-from .masks import random_masks
-
-RESULTS = Path(__file__).parent.parent / "book" / "data" / "linear_vae.csv"  # of benchmarks/linear_runs.py
+from ..checks import check_count
+from ..data.images import train_and_held_out
+from ..masks import random_masks
+from ..models.linear_vae import LinearVAE, Rule, disc_rule
+from ..training import History, fit
 
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
@@ -31,7 +29,7 @@ SCORING = disc_rule(0.12, 5.0)
 SCRIPTS_STEPS, SCRIPTS_RATE = 800, 1e-2
 
 
-class Pictures:
+class BinaryImages:
     """The binary rows of a data set, float32: `train` [N, D] and `held_out` [M, D]; of the digits every fourth row.
 
     N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are
@@ -59,6 +57,96 @@ class Pictures:
     def model(self, weight, bias, rule=SCORING):
         """The LinearVAE of all pixels, float64."""
         return LinearVAE(*self.whole(weight, bias), rule)
+
+
+def scripts_rule():
+    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 a node.
+
+    Four nodes an axis leave three cells, so (10/3)^2 would belong there; and the prior's mass on this grid, which is
+    the sum of the weights, is 0.247 in place of one. Not a distribution, hence not a model to train.
+    """
+    axis = torch.linspace(-5, 5, 4, dtype=torch.float64)
+    nodes = torch.cartesian_prod(axis, axis)
+    return Rule(nodes, 2 * math.log(10 / 4) - math.log(2 * math.pi) - 0.5 * nodes.square().sum(-1))
+
+
+@dataclass
+class Encoder:
+    """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
+
+    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would move z by as
+    much as D steps, and training would crawl for fear of it.
+    """
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+    centre: torch.Tensor
+
+    @classmethod
+    def initial(cls, x, num_latents, *, generator):
+        """Small random weights for rows x [N, D]: close to the prior, whatever the row."""
+        weight = 0.3 * torch.randn(2 * num_latents, x.shape[1], generator=generator, dtype=x.dtype)
+        return cls(weight.to(x.device).requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
+
+    def cpu(self):
+        """The same encoder without gradients, on the CPU."""
+        return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
+
+    def moments(self, x):
+        """Mean and log variance of q(z | x): two tensors [N, K]."""
+        return ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
+
+    def elbo(self, weight, bias, x, *, generator):
+        """E_q[log p(x | z)] - KL(q || p) with one draw of z a row, nats a row [N]; on average at most log p(x)."""
+        mean, log_variance = self.moments(x)
+        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=generator.device).to(mean.device)
+        logits = (mean + draw * (0.5 * log_variance).exp()) @ weight.T + bias
+        fit = (x * logits - softplus(logits)).sum(-1)
+        return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
+
+
+class NaturalGradient(torch.optim.Optimizer):
+    """Climbs along F^-1 times the gradient, F the `information` of each pixel: for parameters [weight, bias] alone.
+
+    A step of learning rate 1 is about a step of EM, and it is the same step for a pixel that is seldom white as for
+    one that often is, down to an information of `damping`; no pixel's numbers move further than `longest` in a step.
+    Made for `fit(..., optimiser=NaturalGradient)`. Raises ValueError: other parameters.
+    """
+
+    def __init__(self, parameters, lr, maximize=False, damping=0.01, longest=1.0):
+        parameters = list(parameters)
+        shapes = [tuple(p.shape) for p in parameters]
+        if [len(shape) for shape in shapes] != [2, 1]:
+            raise ValueError(f"parameters must be weight [D, K] and bias [D], got {shapes}")
+        super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping, longest=longest))
+        self.rule = disc_rule(0.5, 4.0, shapes[0][1])
+
+    @torch.no_grad()
+    def step(self):
+        """One such step for every pixel."""
+        for group in self.param_groups:
+            weight, bias = group["params"]
+            information = LinearVAE(weight, bias, self.rule).information()
+            eye = torch.eye(information.shape[-1], dtype=weight.dtype, device=weight.device)
+            slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
+            move = torch.linalg.solve(information + group["damping"] * eye, slope)
+            move *= group["lr"] if group["maximize"] else -group["lr"]
+            move *= (group["longest"] / move.norm(dim=-1, keepdim=True)).clamp(max=1)
+            weight += move[:, :-1]
+            bias += move[:, -1]
+
+
+def initial_parameters(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
+    """Where training starts: small random weights and the bias that gives each pixel its mean: W [D, K], b [D].
+
+    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias. Raises
+    ValueError: tokens other than 0 and 1.
+    """
+    if not ((x == 0) | (x == 1)).all():
+        raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")
+    weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype).to(x.device)
+    bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
+    return weight.requires_grad_(), bias.requires_grad_()
 
 
 @dataclass
@@ -112,13 +200,13 @@ def train(objective, pictures, *, seed, passes=25, spacing=0.4, rate=RATE, begin
         raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
     check_count(passes, "passes")
     generator, every = torch.Generator().manual_seed(seed), pictures.rows.to(device)
-    weight, bias = start(every, 2, generator=generator)
+    weight, bias = initial_parameters(every, 2, generator=generator)
     if begin is not None:
         weight, bias = (p.to(weight, copy=True).requires_grad_() for p in begin)
     parameters, encoder, a_pass = [weight, bias], None, 2
     options = dict(learning_rate=rate, optimiser=NaturalGradient, warm_up=10)
     if objective == "elbo":
-        encoder, a_pass = Encoder.start(every, 2, generator=generator), 20
+        encoder, a_pass = Encoder.initial(every, 2, generator=generator), 20
         parameters, options = [*parameters, encoder.weight, encoder.bias], dict(learning_rate=ELBO_RATE)
     batch = len(every) // a_pass // MASKS * MASKS or MASKS
 
@@ -174,7 +262,7 @@ def train_as_scripts(objective, pictures, *, seed, stop=None):
     D, rule, pixels = pictures.num_tokens, scripts_rule(), x.T.contiguous()  # to take some pixels is to take rows
     weight = torch.randn(D, 2, generator=generator).requires_grad_()
     bias = torch.randn(D, generator=generator).requires_grad_()
-    encoder, size = Encoder.start(x, 2, generator=generator), round(SHARE * D)
+    encoder, size = Encoder.initial(x, 2, generator=generator), round(SHARE * D)
 
     def value():
         if objective == "elbo":
@@ -188,7 +276,7 @@ def train_as_scripts(objective, pictures, *, seed, stop=None):
     return weight.detach(), bias.detach(), history
 
 
-def score(pictures, model):
+def mean_lml(pictures, model):
     """Mean LML of the training and of the held-out rows, nats a row [2], of a model of all pixels."""
     def mean(x):
         return torch.cat([model.log_prob(rows.double()) for rows in x.split(250)]).mean().item()  # stays in the cache

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
-from .checks import check_count
+from ..checks import check_count
 from .deep_vae import DeepVAE, checked, randn
-from .gaussian import LOG_2PI
+from .ppca import LOG_2PI
 
 TAILS = 8  # degrees of freedom of the bell: heavier tails than the posterior's
 NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; how many to climb from

@@ -14,13 +14,10 @@ from pathlib import Path
 import torch
 from sklearn.datasets import load_digits
 
-from .checks import check_count
-from .connection import PROBE_SECONDS, answers
+from ..checks import check_count
+from .probe import PROBE_SECONDS, is_reachable
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
-SCRIPTS_PRECISION = 5  # beta of the scripts, sigma_0^2 = 1 / beta
-
-
 _read = {}  # {source: note}
 
 
@@ -32,23 +29,6 @@ def note_source(source, note=""):
 def sources_read():
     """Images and texts that were read in this process, {source: note}; the note says what a default stands in for."""
     return dict(_read)
-
-
-def scripts_rows(num_rows, num_tokens, num_latents, *, seed):
-    """PPCA data as the authors' public research scripts draw them: (x [N, D], weight [D, K], noise variance 1/beta).
-
-    The noise is as coded there: one number a row, (1/beta) randn(N, 1), shared by its D tokens. The model's own noise
-    is a fresh number a token with standard deviation sqrt(1/beta), so the model is misspecified for these rows; rows
-    that suit it are `PPCA(weight, noise_variance).sample(...)`. Drawn in float32 in the scripts' order from `seed`, as
-    Table 1 needs, and returned in float64. Raises ValueError: counts below 1.
-    """
-    for name, count in (("num_rows", num_rows), ("num_tokens", num_tokens), ("num_latents", num_latents)):
-        check_count(count, name)
-    generator = torch.Generator().manual_seed(seed)
-    weight, latents, noise = (torch.randn(*shape, generator=generator, dtype=torch.float32) for shape in
-                              ((num_tokens, num_latents), (num_rows, num_latents), (num_rows, 1)))
-    x = latents @ weight.T + noise / SCRIPTS_PRECISION
-    return x.double(), weight.double(), 1 / SCRIPTS_PRECISION
 
 
 @dataclass(frozen=True)
@@ -85,7 +65,7 @@ def load_images(name, num_rows=None, *, train=True):
     except FileNotFoundError as error:
         if folder:
             raise ValueError(f"MPTLML_DATA={folder!r} holds no {DATASETS[name]}: expected {error}") from None
-    if answers(_mirror(name)):
+    if is_reachable(_mirror(name)):
         try:
             with _quiet_network():
                 return _cut(_torchvision(name, root, train, num_rows, download=True), num_rows)

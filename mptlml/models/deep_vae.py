@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from .checks import check_count, check_finite, check_shapes
-from .gaussian import LOG_2PI
+from ..checks import check_count, check_finite, check_shapes
+from .ppca import LOG_2PI
 
 
 class DeepVAE(nn.Module):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import softplus
 
-from .checks import check_binary, check_count, check_finite, check_shapes
+from ..checks import check_binary, check_count, check_finite, check_shapes
 
 CANCELS = 1e-4  # below this 1 - p has lost four digits of p: the sum is taken over the other outcome instead
 
@@ -59,17 +59,6 @@ def hermite_rule(per_axis, num_latents=2):
     nodes = torch.cartesian_prod(*[points] * num_latents).view(-1, num_latents)
     log_weights = torch.cartesian_prod(*[weights.log()] * num_latents).view(-1, num_latents).sum(-1)
     return Rule(nodes, log_weights)
-
-
-def scripts_rule():
-    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 a node.
-
-    Four nodes an axis leave three cells, so (10/3)^2 would belong there; and the prior's mass on this grid, which is
-    the sum of the weights, is 0.247 in place of one. Not a distribution, hence not a model to train.
-    """
-    axis = torch.linspace(-5, 5, 4, dtype=torch.float64)
-    nodes = torch.cartesian_prod(axis, axis)
-    return Rule(nodes, 2 * math.log(10 / 4) - math.log(2 * math.pi) - 0.5 * nodes.square().sum(-1))
 
 
 class LinearVAE:
@@ -207,85 +196,6 @@ class LinearVAE:
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal, both without (2 pi)
         return nodes, log_weights + likelihood + tilt + log_det[:, None]
-
-
-@dataclass
-class Encoder:
-    """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
-
-    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would move z by as
-    much as D steps, and training would crawl for fear of it.
-    """
-
-    weight: torch.Tensor
-    bias: torch.Tensor
-    centre: torch.Tensor
-
-    @classmethod
-    def start(cls, x, num_latents, *, generator):
-        """Small random weights for rows x [N, D]: close to the prior, whatever the row."""
-        weight = 0.3 * torch.randn(2 * num_latents, x.shape[1], generator=generator, dtype=x.dtype)
-        return cls(weight.to(x.device).requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
-
-    def cpu(self):
-        """The same encoder without gradients, on the CPU."""
-        return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
-
-    def moments(self, x):
-        """Mean and log variance of q(z | x): two tensors [N, K]."""
-        return ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
-
-    def elbo(self, weight, bias, x, *, generator):
-        """E_q[log p(x | z)] - KL(q || p) with one draw of z a row, nats a row [N]; on average at most log p(x)."""
-        mean, log_variance = self.moments(x)
-        draw = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=generator.device).to(mean.device)
-        logits = (mean + draw * (0.5 * log_variance).exp()) @ weight.T + bias
-        fit = (x * logits - softplus(logits)).sum(-1)
-        return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
-
-
-class NaturalGradient(torch.optim.Optimizer):
-    """Climbs along F^-1 times the gradient, F the `information` of each pixel: for parameters [weight, bias] alone.
-
-    A step of learning rate 1 is about a step of EM, and it is the same step for a pixel that is seldom white as for
-    one that often is, down to an information of `damping`; no pixel's numbers move further than `longest` in a step.
-    Made for `fit(..., optimiser=NaturalGradient)`. Raises ValueError: other parameters.
-    """
-
-    def __init__(self, parameters, lr, maximize=False, damping=0.01, longest=1.0):
-        parameters = list(parameters)
-        shapes = [tuple(p.shape) for p in parameters]
-        if [len(shape) for shape in shapes] != [2, 1]:
-            raise ValueError(f"parameters must be weight [D, K] and bias [D], got {shapes}")
-        super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping, longest=longest))
-        self.rule = disc_rule(0.5, 4.0, shapes[0][1])
-
-    @torch.no_grad()
-    def step(self):
-        """One such step for every pixel."""
-        for group in self.param_groups:
-            weight, bias = group["params"]
-            information = LinearVAE(weight, bias, self.rule).information()
-            eye = torch.eye(information.shape[-1], dtype=weight.dtype, device=weight.device)
-            slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
-            move = torch.linalg.solve(information + group["damping"] * eye, slope)
-            move *= group["lr"] if group["maximize"] else -group["lr"]
-            move *= (group["longest"] / move.norm(dim=-1, keepdim=True)).clamp(max=1)
-            weight += move[:, :-1]
-            bias += move[:, -1]
-
-
-def start(x, num_latents, *, generator, scale=0.1, dtype=torch.float32):
-    """Where training starts: small random weights and the bias that gives each pixel its mean: W [D, K], b [D].
-
-    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias. Raises
-    ValueError: tokens other than 0 and 1.
-    """
-    if not ((x == 0) | (x == 1)).all():
-        raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")
-    weight = scale * torch.randn(x.shape[1], num_latents, generator=generator, dtype=dtype).to(x.device)
-    bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
-    return weight.requires_grad_(), bias.requires_grad_()
 
 
 def _log_sum_exp(x):

@@ -5,14 +5,13 @@ and connectives are the same in every topic, nouns and verbs give it away.
 """
 
 import textwrap
-from pathlib import Path
 
 import torch
 
-from . import objectives
-from .discrete import HiddenMarkovModel
-from .fit import fit
-from .transformer import MaskedTransformer
+from .. import objectives
+from ..models.hmm import HiddenMarkovModel
+from ..models.transformer import MaskedTransformer
+from ..training import fit
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
 NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # a triple a topic
@@ -22,8 +21,6 @@ WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v i
 STAY = 0.97  # a topic lasts about 30 words
 ADVANCE, HOLD = 0.85, 0.10  # a phase moves on, or is held; otherwise it jumps anywhere
 NOISE = 0.02  # share of words drawn from the whole vocabulary
-
-RESULTS = Path(__file__).parent.parent / "book" / "data" / "known_language.csv"  # of benchmarks/known_language.py
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 

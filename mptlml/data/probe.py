@@ -9,7 +9,7 @@ PROBE_SECONDS = 3
 
 
 @cache
-def answers(address):
+def is_reachable(address):
     """Whether the server answers within 3 seconds. It is asked once a session: never a retry loop."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PROBE_SECONDS):

@@ -13,9 +13,9 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
-from .checks import check_count, check_finite, check_rate, check_shapes
-from .masks import nested_masks, random_masks
-from .score import score_curve
+from ..checks import check_count, check_finite, check_rate, check_shapes
+from ..masks import nested_masks, random_masks
+from ..score import score_curve
 from .text_curves import RATES, Corpus, RateCurve, TextCurve
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
@@ -104,7 +104,7 @@ class MaskedLM:
 
     def at_length(self, num_tokens, *, corruption="mask", generator=None):
         """The model for rows of `num_tokens` of their own tokens, as a ConditionalModel: `score` then does the rest."""
-        return Rows(self, num_tokens, corruption, generator)
+        return AtLength(self, num_tokens, corruption, generator)
 
     def curve(self, text, sizes=None, *, num_masks=1, generator):
         """The MPT curve of one text at exact mask sizes: a TextCurve (sizes: all, or see `spaced_sizes`)."""
@@ -211,7 +211,7 @@ class MaskedLM:
         return logits if logits.dtype == torch.float64 else logits.float()
 
 
-class Rows:
+class AtLength:
     """A MaskedLM at one length D: the ConditionalModel that `score` and `objectives` ask for.
 
     Token ids come as floating numbers, exact up to 2^24 in float32. corruption: "mask" replaces every masked token by

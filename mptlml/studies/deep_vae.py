@@ -1,18 +1,15 @@
 """How the deep VAE of Chapter 9 is trained: on the page, and in the long runs behind it (benchmarks/deep_vae.py)."""
 
 import math
-from pathlib import Path
 
 import torch
 
-from . import objectives
-from .checks import check_count
-from .data import train_and_held_out
-from .deep_importance import Importance
-from .deep_vae import DeepVAE, Recursive, check_pixels
-from .fit import fit
-
-RESULTS = Path(__file__).parent.parent / "book" / "data" / "deep_vae.csv"  # of benchmarks/deep_vae.py
+from .. import objectives
+from ..checks import check_count
+from ..data.images import train_and_held_out
+from ..models.deep_vae import DeepVAE, Recursive, check_pixels
+from ..models.importance import Importance
+from ..training import fit
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
@@ -71,7 +68,7 @@ def images(name):
     return check_pixels(rows.pixels).float(), check_pixels(held_out.pixels).float(), found
 
 
-def score(vae, rows, num_samples=200, **options):
+def mean_lml(vae, rows, num_samples=200, **options):
     """Estimated log p(x), nats [N], and effective sample sizes [N], of rows [N, D]: the same draws at every call."""
     generator = torch.Generator(rows.device).manual_seed(0)
     with torch.no_grad():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .checks import check_count, check_finite, check_rows, check_shapes
+from ..checks import check_count, check_finite, check_rows, check_shapes
 
 LOG_2PI = math.log(2 * math.pi)
 BLOCK = 2**17  # masks x K x D elements worked on at once: about what a processor's cache holds

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import gelu, layer_norm
 from torch.nn.utils import skip_init
 
-from .checks import check_count, check_shapes, check_vocabulary
+from ..checks import check_count, check_shapes, check_vocabulary
 
 BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
 
@@ -100,31 +100,3 @@ def _linear(num_in, num_out, generator):
     nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear
-
-
-class Shortfall:
-    """Minus KL(truth || model) at each masked token, in the shape of a model: `score_curve` gives it size by size.
-
-    Where rows are drawn from the truth, E[log q(x_j | x_R) - log p(x_j | x_R)] given x_R is this number, so the area
-    of its curve has the mean of the model's area minus the truth's, without the noise of the token itself. Both answer
-    `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
-    """
-
-    def __init__(self, model, truth):
-        if (model.num_tokens, model.vocab_size) != (truth.num_tokens, truth.vocab_size):
-            raise ValueError(f"{model.num_tokens} tokens of {model.vocab_size} words against {truth.num_tokens} of "
-                             f"{truth.vocab_size}")
-        self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
-
-    def conditional_log_prob(self, x, observed):
-        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats [..., D]; exactly 0 at observed tokens."""
-        check_shapes(x, observed, self.num_tokens)
-        x, observed = torch.broadcast_tensors(x, observed)
-        flat = zip(x.reshape(-1, self.num_tokens).split(8 * BLOCK),
-                   observed.reshape(-1, self.num_tokens).split(8 * BLOCK), strict=True)
-        return torch.cat([self._minus_kl(*part) for part in flat]).view(x.shape)
-
-    def _minus_kl(self, x, observed):
-        p, q = self.truth.vocabulary_log_prob(x, observed), self.model.vocabulary_log_prob(x, observed)
-        kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
-        return torch.where(observed, 0.0, -kl)

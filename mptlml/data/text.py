@@ -15,13 +15,13 @@ from functools import cache
 
 from tqdm import TqdmWarning
 
-from .connection import answers
+from .probe import is_reachable
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
 
-from .data import note_source
+from .images import note_source
 
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
@@ -78,7 +78,7 @@ def load_bert_tokenizer():
 
 def load_masked_lm(name, **options):
     """A pretrained MaskedLM by name or folder, or None where its weights cannot be had."""
-    from .masked_lm import MaskedLM
+    from ..models.masked_lm import MaskedLM
 
     return _from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local, **options))
 
@@ -178,7 +178,7 @@ def _online():
 
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
         return False
-    return answers(constants.ENDPOINT)
+    return is_reachable(constants.ENDPOINT)
 
 
 @cache

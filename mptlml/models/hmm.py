@@ -1,0 +1,113 @@
+"""A hidden Markov model: p(x, z) = initial_{z_1} prod_t transition_{z_{t-1} z_t} prod_t emission_{z_t x_t}.
+
+A token that is not observed is summed out by leaving its factor away, so one pass forward and one backward answer any
+observed set.
+"""
+
+import math
+
+import torch
+
+from ..checks import check_count, check_finite, check_shapes, check_vocabulary
+from ..curve import Estimate
+
+
+class HiddenMarkovModel:
+    """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0.0, 1.0, ..., V - 1.
+
+    Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device. Raises
+    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1.
+    """
+
+    def __init__(self, initial, transition, emission, num_tokens):
+        shapes = tuple(initial.shape), tuple(transition.shape), tuple(emission.shape)
+        if initial.ndim != 1 or shapes[1] != 2 * shapes[0] or emission.ndim != 2 or shapes[2][:1] != shapes[0] \
+                or not emission.numel():
+            given = ", ".join(map(str, shapes))
+            raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: {given}")
+        self.num_tokens = check_count(num_tokens, "num_tokens")
+        self.initial = _distributions(initial, "initial")
+        self.transition = _distributions(transition, "transition")
+        self.emission = _distributions(emission, "emission")
+        self.vocab_size = emission.shape[1]
+
+    def sample(self, num_rows, *, generator):
+        """Rows [N, D] drawn from the model."""
+        check_count(num_rows, "num_rows")
+
+        def draw(probs):
+            return torch.multinomial(probs, 1, generator=generator).squeeze(-1)
+
+        state, tokens = draw(self.initial.expand(num_rows, -1)), []
+        for _ in range(self.num_tokens):
+            tokens.append(draw(self.emission[state]))
+            state = draw(self.transition[state])
+        return torch.stack(tokens, -1).to(self.emission.dtype)
+
+    def entropy(self, num_rows, *, generator):
+        """-E[log p(x)] from `num_rows` fresh rows: an Estimate in nats a row. Raises ValueError: fewer than 2 rows."""
+        check_count(num_rows, "num_rows", at_least=2)
+        cost = -self.log_prob(self.sample(num_rows, generator=generator))
+        return Estimate(cost.mean().item(), cost.std().item() / math.sqrt(num_rows), num_rows - 1)
+
+    def log_prob(self, x, observed=None):
+        """log p(x_R), nats a row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        if observed is None:
+            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+        return self._forward(*self._check(x, observed))[1]
+
+    def conditional_log_prob(self, x, observed):
+        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+        ids, seen = self._check(x, observed)
+        by_word = self.emission.T
+        answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in self._smooth(ids, seen)]
+        answer = torch.stack(answer[::-1], -1) + torch.where(torch.isnan(x), x, 0.0)
+        return torch.where(observed, 0.0, answer)
+
+    def vocabulary_log_prob(self, x, observed):
+        """log p(x_j = v | x_R), nats [..., D, V], for every masked token j and word v; exactly 0 at observed tokens."""
+        ids, seen = self._check(x, observed)
+        answer = torch.stack([(state @ self.emission).log() for _, state in self._smooth(ids, seen)][::-1], -2)
+        return torch.where(observed[..., None], 0.0, answer)
+
+    def _check(self, x, observed):
+        """Token ids (0 in place of NaN) and the observed set, broadcast together [..., D]."""
+        check_shapes(x, observed, self.num_tokens)
+        check_vocabulary(x, observed, self.vocab_size)
+        return torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+
+    def _likelihood(self, ids, seen, t):
+        """p(x_t | z_t), [..., H], where token t is observed, and 1 where it is masked."""
+        return torch.where(seen[..., t, None], self.emission.T[ids[..., t]], 1.0)
+
+    def _forward(self, ids, seen):
+        """(p(z_t | x_R before t) for each t, a list of [..., H]; log p(x_R) [...]). Scaled at each token."""
+        state, before = self.initial.expand(*ids.shape[:-1], -1), []
+        log_prob = torch.zeros_like(state[..., 0])
+        for t in range(self.num_tokens):
+            before.append(state)
+            joint = state * self._likelihood(ids, seen, t)
+            scale = joint.sum(-1)
+            log_prob = log_prob + torch.where(seen[..., t], scale.log(), 0.0)
+            state = (joint / torch.where(scale > 0, scale, 1.0)[..., None]) @ self.transition
+        return before, log_prob
+
+    def _smooth(self, ids, seen):
+        """Yield (t, p(z_t | x_R without x_t) [..., H]) for t = D - 1, ..., 0; NaN where x_R is impossible."""
+        before, _ = self._forward(ids, seen)
+        after = torch.ones_like(before[0])  # proportional to p(x_R after t | z_t)
+        for t in reversed(range(self.num_tokens)):
+            state = before.pop() * after
+            yield t, state / state.sum(-1, keepdim=True)
+            after = (self._likelihood(ids, seen, t) * after) @ self.transition.T
+            after = after / after.sum(-1, keepdim=True)
+
+
+def _distributions(probs, what):
+    """Rows that sum to 1, exactly normalised, also after a change of dtype. Raises ValueError otherwise."""
+    check_finite(probs, what=what)
+    total = probs.sum(-1, keepdim=True)
+    if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
+        raise ValueError(f"{what} must hold probabilities that sum to 1, the least is {probs.detach().min():.3g}, "
+                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
+    return probs / total
