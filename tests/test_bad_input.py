@@ -99,7 +99,7 @@ TABLE = [
     ("negative noise variance", lambda: PPCA(real(3, 1), -0.25), "positive number, got -0.25"),
     ("NaN noise variance", lambda: PPCA(real(3, 1), NAN), "positive number, got nan"),
     ("infinite noise variance", lambda: PPCA(real(3, 1), INF), "positive number, got inf"),
-    ("a noise variance a token", lambda: PPCA(real(3, 1), real(3)), "one positive number"),
+    ("a noise variance for each token", lambda: PPCA(real(3, 1), real(3)), "one positive number"),
     ("NaN in the weight", lambda: PPCA(holed(3, 1), 0.1), r"weight holds NaN.*1 such.*\(3, 1\)"),
     ("a mean of another size", lambda: PPCA(real(3, 1), 0.1, real(2)), r"mean has shape \(2,\).*\(3, 1\)"),
     ("NaN in the mean", lambda: PPCA(real(3, 1), 0.1, holed(3)), r"mean holds NaN.*\(3,\)"),

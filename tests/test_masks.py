@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from mptlml import all_masks, all_orders, count_masks, draws, nested_masks, random_masks, random_orders
+from mptlml.protocol import all_observed, at_masked
 
 
 def uniform(counts):
@@ -77,6 +78,15 @@ def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
     for i, j, t in itertools.product(range(2), range(3), range(num_tokens)):
         order = orders[i, j].tolist()
         assert set(masks[i, j, t].nonzero().flatten().tolist()) == set(order[t + 1:])
+
+
+def test_answers_at_masked_tokens():
+    """Exactly 0 at observed tokens, NaN at a masked token that is NaN itself, else the answer."""
+    x, answer = torch.tensor([1.0, 1.0, math.nan, math.nan]), torch.tensor([-1.0, -2.0, -3.0, -4.0])
+    observed = torch.tensor([True, False, True, False])
+    found = at_masked(answer, x, observed)
+    assert found[:3].tolist() == [0, -2, 0] and found[3].isnan()
+    assert all_observed(3).tolist() == [True] * 3
 
 
 def bert_rule_by_hand(generator):
