@@ -89,6 +89,7 @@ TABLE = [
     ("yes for a size", lambda: random_masks(4, True, generator=GENERATOR), "whole numbers, got True"),
     ("no orders", lambda: random_orders(4, 0, generator=GENERATOR), "at least 1, got 0"),
     ("orders of nothing", lambda: random_orders(0, 3, generator=GENERATOR), "num_tokens.*got 0"),
+    ("all orders of nothing", lambda: all_orders(0), "num_tokens.*got 0"),
     ("too many orders", lambda: all_orders(10), "10! orders"),
     # PPCA
     ("a weight vector", lambda: PPCA(real(3), 0.1), r"\[D, K\], got shape \(3,\)"),
