@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from ..checks import check_count
-from .deep_vae import DeepVAE, checked, randn
+from ..draws import randn
+from .deep_vae import DeepVAE, checked
 from .ppca import LOG_2PI
 
 TAILS = 8  # degrees of freedom of the bell: heavier tails than the posterior's

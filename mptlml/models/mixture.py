@@ -39,8 +39,8 @@ class BernoulliMixture:
 
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0 and 1; with
         smoothing = 0 it is maximum likelihood, and the log-likelihood never falls. Stops when a step gains less than
-        `tolerance` nats per row. Raises ValueError: rows that are not binary, more components than rows, counts below 1,
-        negative smoothing.
+        `tolerance` nats per row. Raises ValueError: rows that are not binary, more components than rows, counts
+        below 1, negative smoothing.
         """
         check_count(num_components, "num_components")
         check_count(num_steps, "num_steps")

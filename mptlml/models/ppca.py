@@ -56,12 +56,12 @@ class SecondMoment:
         offset = self.mean - point
         if self.root is not None:
             return SecondMoment(point, root=torch.cat([self.root, offset[None]]))
-        return SecondMoment(point, covariance=self.covariance + torch.outer(offset, offset))
+        return SecondMoment(point, covariance=self._matrix() + torch.outer(offset, offset))
 
     def times(self, left: Tensor) -> Tensor:
         """left [..., D] times the covariance: [..., D]."""
         flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
-        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self.covariance
+        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self._matrix()
         return flat.view(left.shape)
 
     def principal_axes(self) -> tuple[Tensor, Tensor]:
@@ -69,12 +69,18 @@ class SecondMoment:
         if self.root is not None:
             _, singular, axes = torch.linalg.svd(self.root, full_matrices=False)
             return singular.square(), axes
-        values, axes = torch.linalg.eigh(self.covariance)
+        values, axes = torch.linalg.eigh(self._matrix())
         return values.flip(0), axes.T.flip(0)
 
     def diagonal(self) -> Tensor:
         """Variances [D]."""
-        return self.root.square().sum(0) if self.root is not None else self.covariance.diagonal()
+        return self.root.square().sum(0) if self.root is not None else self._matrix().diagonal()
+
+    def _matrix(self) -> Tensor:
+        """The covariance where there is no root of it. Raises ValueError: there is neither."""
+        if self.covariance is None:
+            raise ValueError("a SecondMoment needs the covariance [D, D] or a root of it [r, D], got neither")
+        return self.covariance
 
 
 class PPCA:
@@ -199,10 +205,10 @@ class PPCA:
         """
         wt = self.weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
-        cross = moment.times(seen)  # W_R^T C_R. [P, K, D]
+        cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         inverse = torch.cholesky_inverse(self._root(observed, outer)).mT  # symmetric; contiguous this way [P, K, K]
         gain = inverse @ wt  # g_j side by side [P, K, D]
-        change = cross @ seen.mT @ inverse @ wt - 2 * cross  # [P, K, D]
+        change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
         variance = self.noise_variance * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
