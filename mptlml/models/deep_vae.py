@@ -10,6 +10,7 @@ import copy
 import itertools
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -28,7 +29,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, and lie where it does. Tokens are real numbers; for images, values in [0, 1] (`check_pixels`).
+    The weights are drawn from `generator`, and lie where it does. Tokens are real numbers; for images, values in [0, 1]
+    (`check_pixels`).
     Raises ValueError: counts below 1, an activation other than "relu" or "tanh".
     """
 
@@ -44,6 +46,11 @@ class DeepVAE(nn.Module):
         self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, activation, generator)
         self.decoder = _layers(num_latents, num_hidden, num_tokens, activation, generator)
         self.log_noise = nn.Parameter(torch.tensor(-1.0, device=generator.device))  # log s
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The decoder's last map, H -> D, or K -> D of a linear decoder."""
+        return cast(nn.Linear, self.decoder[-1])
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(z | x): two tensors [..., K]."""
@@ -114,19 +121,21 @@ class DeepVAE(nn.Module):
         """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
 
         Turning the axes of the tokens leaves noise of one variance as it is. The decoder's last layer reaches H of the
-        D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. For whole
-        rows only: an axis that was turned is no token any more. Only the decoder of the new network means anything.
+        D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. For
+        whole rows only: an axis that was turned is no token any more. Only the decoder of the new network means
+        anything.
         """
-        last = self.decoder[-1]
+        last = self.last_layer
         turn, weight = torch.linalg.qr(last.weight.double())  # [D, H], [H, H]
         centred = x.double() - last.bias
         y = centred @ turn
         left, count = (centred - y @ turn.T).square().sum(-1), self.num_tokens - len(weight)
         rest = -0.5 * left / (2 * self.log_noise.double()).exp() - count * (self.log_noise + LOG_2PI / 2)
         small = copy.deepcopy(self)
-        small.num_tokens, small.decoder[-1] = len(weight), nn.Linear(*weight.shape[::-1], device="meta")
-        small.decoder[-1].weight = nn.Parameter(weight.to(last.weight), requires_grad=False)
-        small.decoder[-1].bias = nn.Parameter(torch.zeros_like(last.bias[:len(weight)]), requires_grad=False)
+        small.num_tokens, layer = len(weight), nn.Linear(weight.shape[1], len(weight), device="meta")
+        layer.weight = nn.Parameter(weight.to(last.weight), requires_grad=False)
+        layer.bias = nn.Parameter(torch.zeros_like(last.bias[:len(weight)]), requires_grad=False)
+        small.decoder[-1] = layer
         return small, y.to(x), rest.to(x)
 
 
