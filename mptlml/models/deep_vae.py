@@ -3,7 +3,8 @@
 x = f(z) + noise, z ~ N(0, I_K), noise of one learned variance s^2 a token. Given z the tokens are independent, so
 p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only z given x_R is out of reach. `Recursive` replaces it by encoding
 and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for one or two latents, and
-`importance.Importance` by weighted draws. `DeepVAE` itself is a network, and no model: these three are.
+`importance.Importance` by weighted draws. `DeepVAE` itself is a network, and no
+model: these three are. They raise ValueError for shapes or a dtype that do not fit, NaN or infinity at observed tokens.
 """
 
 import copy
@@ -163,10 +164,7 @@ class Recursive:
         self.num_tokens = self.vae.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens.
-
-        Raises ValueError: shapes or a dtype that do not fit, NaN or infinity at an observed token.
-        """
+        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
         x, observed = checked(x, observed, self.vae)
         return torch.where(observed, 0.0, self.vae.token_log_prob(x, self.latent(x, observed)))
 
@@ -203,15 +201,12 @@ class NodeMixture:
         self.sample = vae.sample
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...]: the LML where every token is observed (the default).
-
-        Raises ValueError: shapes or a dtype that do not fit, NaN or infinity at an observed token.
-        """
+        """log p(x_R), nats per row [...]: the LML where every token is observed (the default)."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._joint(x, observed)[1].logsumexp(-1)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens. Raises ValueError as `log_prob`."""
+        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
         tokens, joint = self._joint(x, observed)
         return torch.where(observed, 0.0, (joint.log_softmax(-1)[..., None] + tokens).logsumexp(-2))
 

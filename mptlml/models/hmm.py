@@ -20,7 +20,8 @@ class HiddenMarkovModel:
     """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0.0, 1.0, ..., V - 1.
 
     Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device. Raises
-    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1.
+    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1; and
+    whatever asks for x [..., D] and observed [..., D]: shapes that do not fit, tokens that are none.
     """
 
     def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:
@@ -51,10 +52,7 @@ class HiddenMarkovModel:
         return Estimate(cost.mean().item(), cost.std().item() / math.sqrt(num_rows), num_rows - 1)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default).
-
-        Raises ValueError: shapes that do not fit, tokens other than 0, 1, ..., V - 1.
-        """
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._forward(*self._check(x, observed))[1]
 

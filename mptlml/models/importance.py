@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from ..checks import check_count
 from ..draws import multinomial, rand, randn
+from .blocks import blocks
 from .deep_vae import DeepVAE, checked, filled
 from .ppca import LOG_2PI
 
@@ -61,7 +62,8 @@ class Importance:
     finds, its mean and covariance fitted over `rounds` rounds; the S draws that count are fresh ones. Both are
     consistent: right as S grows, too low in the logarithm before, on average. own_encoder: in training, the encoder
     follows the gradient of the ELBO of the visible tokens in place of that of the answers, which are the same numbers.
-    Raises ValueError: a count that is too small, another proposal.
+    Raises ValueError: a count that is too small, another proposal; x or observed that do not fit, NaN or infinity at an
+    observed token.
     """
 
     vae: DeepVAE
@@ -80,13 +82,9 @@ class Importance:
         self.num_tokens = self.vae.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log sum_s r_s N(x_j; f_j(z_s), s^2), nats per token [..., D]; exactly 0 at observed tokens.
-
-        Raises ValueError: shapes or a dtype that do not fit, NaN or infinity at an observed token.
-        """
+        """log sum_s r_s N(x_j; f_j(z_s), s^2), nats per token [..., D]; exactly 0 at observed tokens."""
         x, observed = checked(x, observed, self.vae)
-        parts = [self._conditional(rows, masks) for rows, masks in self._blocks(x, observed)]
-        return torch.cat(parts).view(x.shape)
+        return torch.cat([self._conditional(*block) for block in self._blocks(x, observed)]).view(x.shape)
 
     def joint_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_M | x_R) of all hidden tokens at once, nats per row [...], from the same draws."""
@@ -99,7 +97,7 @@ class Importance:
         return torch.cat(parts).view(x.shape[:-1])
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...]: of whole rows by default. Raises ValueError as `conditional_log_prob`."""
+        """log p(x_R), nats per row [...]: of whole rows by default."""
         return self.log_prob_and_size(x, observed)[0]
 
     def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -117,7 +115,7 @@ class Importance:
                 parts.append(self._draw(self.vae, rows, masks, encoded)[1])
         log_weight = torch.cat(parts, 1)  # [S, N]
         size = 1 / log_weight.softmax(0).square().sum(0)
-        return ((log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1]))
+        return (log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1])
 
     def _conditional(self, x: Tensor, observed: Tensor) -> Tensor:
         """`conditional_log_prob` of one block, x and observed [n, D]."""
@@ -180,8 +178,7 @@ class Importance:
         """Rows [n, D] and masks [n, D], so many at a time that draws x rows x tokens stay near MOST_ELEMENTS."""
         draws = self.num_samples if self.proposal == "encoder" else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
         step = max(1, MOST_ELEMENTS // (draws * x.shape[-1]))
-        rows, masks = (tensor.reshape(-1, x.shape[-1]).split(step) for tensor in (x, observed))
-        return zip(rows, masks, strict=True)
+        return blocks(x, observed, step)
 
 
 @torch.no_grad()

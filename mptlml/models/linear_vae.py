@@ -18,6 +18,7 @@ from torch.nn.functional import softplus
 from ..checks import check_binary, check_count, check_finite, check_shapes
 from ..draws import bernoulli, rand, randn
 from ..protocol import all_observed, at_masked
+from .blocks import blocks
 from .newton import climb, covariance_root
 
 BLOCK = 100  # rows with nodes of their own worked on at once
@@ -76,7 +77,7 @@ class LinearVAE:
     """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    NaN.
+    NaN; and whatever asks for x [..., D] and observed [..., D]: these, or tokens other than 0 and 1.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
@@ -98,13 +99,11 @@ class LinearVAE:
         """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around each row's own peak.
 
         Good where many tokens are observed (all, by default): the fewer, the less p(z | x_R) is like a normal density.
-        Raises ValueError as `log_prob` does.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
-        blocks = zip(x.reshape(-1, self.num_tokens).split(BLOCK), observed.reshape(-1, self.num_tokens).split(BLOCK),
-                     strict=True)
-        parts = [self.around_mode(rows, masks, rule.nodes, rule.log_weights)[1].logsumexp(-1) for rows, masks in blocks]
+        parts = [self.around_mode(rows, masks, rule.nodes, rule.log_weights)[1].logsumexp(-1)
+                 for rows, masks in blocks(x, observed, BLOCK)]
         return torch.cat(parts).view(x.shape[:-1])
 
     def sample(self, num_rows: int, *, generator: torch.Generator) -> Tensor:
@@ -113,10 +112,7 @@ class LinearVAE:
         return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the LML where every token is observed (the default).
-
-        Raises ValueError: shapes or a dtype that do not fit, tokens other than 0 and 1.
-        """
+        """log p(x_R), nats per row [...], for x [..., D]: the LML where every token is observed (the default)."""
         return _log_sum_exp(self._log_joint(x, observed))
 
     def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -158,7 +154,7 @@ class LinearVAE:
         """The peak of p(z | x_R) and a root L of its covariance there, [..., K] and [..., K, K].
 
         x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak; Newton's steps from
-        the mean under the rule find it, until none is longer than `tolerance`. Raises ValueError as `log_prob` does.
+        the mean under the rule find it, until none is longer than `tolerance`.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
@@ -182,7 +178,7 @@ class LinearVAE:
 
         offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule makes it adaptive
         quadrature; draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The
-        logsumexp of the second is log p(x_R), its softmax the posterior's shares. Raises ValueError as `log_prob` does.
+        logsumexp of the second is log p(x_R), its softmax the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
@@ -198,7 +194,7 @@ class LinearVAE:
         return z @ self.weight.T + self.bias
 
     def _check(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """The observed set, every token where it is None. Raises ValueError: see `log_prob`."""
+        """The observed set, every token where it is None. Raises ValueError: see the class."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         check_shapes(x, observed, self.num_tokens, self.weight)
         check_binary(x, observed)

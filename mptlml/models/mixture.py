@@ -16,7 +16,7 @@ class BernoulliMixture:
     """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0.0 or 1.0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    values out of range.
+    values out of range; and whatever asks for x [..., D] and observed [..., D]: these, or tokens other than 0 and 1.
     """
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
@@ -69,10 +69,7 @@ class BernoulliMixture:
         return bernoulli(self.probs[component], generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default).
-
-        Raises ValueError: shapes or a dtype that do not fit, tokens other than 0 and 1.
-        """
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._joint(x, observed).logsumexp(-1)
 
@@ -83,16 +80,12 @@ class BernoulliMixture:
         return at_masked(torch.where(x == 1, one, zero).log(), x, observed)
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log weight_c + log p_c(x_R), [..., C]."""
+        """log weight_c + log p_c(x_R), [..., C]; probabilities of exactly 0 or 1 are allowed, so it may be -inf."""
         check_shapes(x, observed, self.num_tokens, self.probs)
         check_binary(x, observed)
-        return self.weights.log() + self._log_likelihoods(x, observed)
-
-    def _log_likelihoods(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p_c(x_R), [..., C]; probabilities of exactly 0 or 1 are allowed, so a likelihood may be -inf."""
         ones = torch.where(observed, x, 0.0)
         zeros = torch.where(observed, 1 - x, 0.0)
-        return _count_logs(ones, self.probs) + _count_logs(zeros, 1 - self.probs)
+        return self.weights.log() + (_count_logs(ones, self.probs) + _count_logs(zeros, 1 - self.probs))
 
 
 def _count_logs(counts: Tensor, probs: Tensor) -> Tensor:

@@ -87,7 +87,8 @@ class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    K > D, a noise variance that is not positive, NaN.
+    K > D, a noise variance that is not positive, NaN; and whatever asks for x [..., D] and observed [..., D]: shapes or
+    a dtype that do not fit, NaN at an observed token, a covariance lost to rounding.
     """
 
     def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
@@ -146,10 +147,7 @@ class PPCA:
         return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default).
-
-        Raises ValueError: shapes or a dtype that do not fit, NaN at an observed token, a covariance lost to rounding.
-        """
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         seen, root = self._prepare(x, observed)
         projected = seen @ self.weight  # W_R^T (x_R - mu_R), [..., K]
@@ -162,7 +160,7 @@ class PPCA:
     def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
 
-        At observed tokens: the token itself, and 0. Raises ValueError as `log_prob` does.
+        At observed tokens: the token itself, and 0.
         """
         seen, root = self._prepare(x, observed)
         inverse = torch.cholesky_inverse(root)
@@ -173,7 +171,7 @@ class PPCA:
         return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens. Raises ValueError as `log_prob`."""
+        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
         mean, variance = self.conditional_moments(x, observed)
         variance = torch.where(observed, 1.0, variance)
         log_prob = -0.5 * (LOG_2PI + variance.log() + (x - mean).square() / variance)
@@ -189,7 +187,6 @@ class PPCA:
 
         data: rows [N, D], or their SecondMoment, or that of a population: then the mean is an expectation. The mean of
         (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
-        Raises ValueError: rows, masks or a dtype that do not fit, a covariance lost to rounding.
         """
         moment = data if isinstance(data, SecondMoment) else self.summarise(data)
         check_shapes(moment.mean, observed, self.num_tokens, self.weight)

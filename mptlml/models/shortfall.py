@@ -1,24 +1,13 @@
 """How far a model falls short of the truth, size by size, where the truth is known."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from ..checks import check_shapes
+from ..protocol import VocabularyModel
+from .blocks import blocks
 
 BLOCK = 2048  # rows answered for at once
-
-
-class VocabularyModel(Protocol):
-    """A model that can say the log-probability of every word of its vocabulary."""
-
-    num_tokens: int
-    vocab_size: int
-
-    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R), nats per token [..., D, V], for x [..., D] and observed [..., D], which broadcast."""
-        ...
 
 
 class Shortfall:
@@ -39,12 +28,9 @@ class Shortfall:
         """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; exactly 0 at observed tokens."""
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
-        blocks = zip(x.reshape(-1, self.num_tokens).split(BLOCK), observed.reshape(-1, self.num_tokens).split(BLOCK),
-                     strict=True)
-        return torch.cat([self._minus_kl(rows, masks) for rows, masks in blocks]).view(x.shape)
+        return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(x.shape)
 
     def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:
-        """The same for one block of rows and masks [n, D]."""
         p, q = self.truth.vocabulary_log_prob(x, observed), self.model.vocabulary_log_prob(x, observed)
         kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
         return torch.where(observed, 0.0, -kl)

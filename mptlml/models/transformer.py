@@ -13,6 +13,7 @@ from torch.nn.functional import gelu, layer_norm
 
 from ..checks import check_count, check_shapes, check_vocabulary
 from ..protocol import at_masked
+from .blocks import blocks
 
 BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
 
@@ -58,10 +59,8 @@ class MaskedTransformer(nn.Module):
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
-        flat_ids, flat_seen = ids.reshape(-1, self.num_tokens), seen.reshape(-1, self.num_tokens)
-        block = len(flat_ids) if torch.is_grad_enabled() else BLOCK
-        blocks = zip(flat_ids.split(block), flat_seen.split(block), strict=True)
-        parts = [read(self(some, visible), some) for some, visible in blocks]
+        size = max(1, ids.numel()) if torch.is_grad_enabled() else BLOCK
+        parts = [read(self(*block), block[0]) for block in blocks(ids, seen, size)]
         return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
 
     def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
