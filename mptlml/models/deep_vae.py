@@ -1,10 +1,10 @@
 """A deep variational autoencoder with a Gaussian likelihood, and ways to ask it for p(x_j | x_R).
 
-x = f(z) + noise, z ~ N(0, I_K), noise of one learned variance s^2 a token. Given z the tokens are independent, so
+x = f(z) + noise, z ~ N(0, I_K), noise of one learned variance s^2 per token. Given z the tokens are independent, so
 p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only z given x_R is out of reach. `Recursive` replaces it by encoding
 and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for one or two latents, and
-`importance.Importance` by weighted draws. `DeepVAE` itself is a network, and no
-model: these three are. They raise ValueError for shapes or a dtype that do not fit, NaN or infinity at observed tokens.
+`importance.Importance` by weighted draws. These three are models, and raise ValueError for shapes or a dtype that do
+not fit and for NaN or infinity at observed tokens; `DeepVAE` itself is a network.
 """
 
 import copy
@@ -30,9 +30,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, and lie where it does. Tokens are real numbers; for images, values in [0, 1]
-    (`check_pixels`).
-    Raises ValueError: counts below 1, an activation other than "relu" or "tanh".
+    The weights are drawn from `generator`, and lie where it does. Tokens are real numbers; for images, in [0, 1]. Raises
+    ValueError: counts below 1, an activation other than "relu" or "tanh".
     """
 
     def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
@@ -216,14 +215,6 @@ class NodeMixture:
         check_finite(x, observed)
         tokens = _log_normal(x[..., None, :], self.means, self.log_noise)
         return tokens, self.log_weights + torch.where(observed[..., None, :], tokens, 0.0).sum(-1)
-
-
-def check_pixels(x: Tensor) -> Tensor:
-    """Refuse what is no image: values outside [0, 1], NaN, no rows. Raises ValueError."""
-    if x.ndim != 2 or not len(x) or not ((x >= 0) & (x <= 1)).all():
-        raise ValueError(f"pixels must be rows [N, D] with values in [0, 1], got shape {tuple(x.shape)}"
-                         + (f" with values from {x.min():.3g} to {x.max():.3g}" if x.numel() else ""))
-    return x
 
 
 def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_shapes, check_vocabulary
 from ..curve import Estimate
@@ -36,7 +36,7 @@ class HiddenMarkovModel:
         self.emission = _distributions(emission, "emission")
         self.vocab_size = emission.shape[1]
 
-    def sample(self, num_rows: int, *, generator: torch.Generator) -> Tensor:
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         check_count(num_rows, "num_rows")
         state, tokens = _one_of(self.initial.expand(num_rows, -1), generator), []
@@ -45,7 +45,7 @@ class HiddenMarkovModel:
             state = _one_of(self.transition[state], generator)
         return torch.stack(tokens, -1).to(self.emission.dtype)
 
-    def entropy(self, num_rows: int, *, generator: torch.Generator) -> Estimate:
+    def entropy(self, num_rows: int, *, generator: Generator) -> Estimate:
         """-E[log p(x)] from `num_rows` fresh rows, nats per row. Raises ValueError: fewer than 2 rows."""
         check_count(num_rows, "num_rows", at_least=2)
         cost = -self.log_prob(self.sample(num_rows, generator=generator))
@@ -103,7 +103,7 @@ class HiddenMarkovModel:
             after = after / after.sum(-1, keepdim=True)
 
 
-def _one_of(probs: Tensor, generator: torch.Generator) -> Tensor:
+def _one_of(probs: Tensor, generator: Generator) -> Tensor:
     """A place drawn from each row of probabilities [N, C]: [N]."""
     return multinomial(probs, 1, generator, replacement=False).squeeze(-1)
 

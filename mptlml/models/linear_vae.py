@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 from numpy.polynomial.hermite_e import hermegauss
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from ..checks import check_binary, check_count, check_finite, check_shapes
@@ -37,8 +37,7 @@ class Rule:
         return Rule(self.nodes.to(like), self.log_weights.to(like))
 
 
-def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
-              generator: torch.Generator | None = None) -> Rule:
+def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, generator: Generator | None = None) -> Rule:
     """A uniform grid cut to the ball where the prior has its mass; weights sum to one.
 
     The rule converges faster than any power of `spacing` once that falls below the width of the posterior. With a
@@ -50,7 +49,7 @@ def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
         raise ValueError(f"a grid needs 0 < spacing <= radius, got spacing {spacing!r}, radius {radius!r}")
     half = math.ceil(radius / spacing)
     if (2 * half + 1) ** num_latents > 1e6:
-        raise ValueError(f"{2 * half + 1} nodes an axis in {num_latents} dimensions are more than a million")
+        raise ValueError(f"{2 * half + 1} nodes per axis in {num_latents} dimensions are more than a million")
     axis = spacing * torch.arange(-half, half + 1, dtype=torch.float64)
     nodes = torch.cartesian_prod(*[axis] * num_latents).view(-1, num_latents)
     if generator is not None:
@@ -60,10 +59,7 @@ def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
 
 
 def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
-    """Gauss-Hermite: exact for polynomials in z of degree below 2 per_axis on each axis.
-
-    Raises ValueError: a count below 1.
-    """
+    """Gauss-Hermite: exact for polynomials in z of degree below 2 per_axis on each axis. Raises ValueError: below 1."""
     check_count(per_axis, "per_axis")
     check_count(num_latents, "num_latents")
     points, weights = (torch.from_numpy(values) for values in hermegauss(per_axis))
@@ -106,7 +102,7 @@ class LinearVAE:
                  for rows, masks in blocks(x, observed, BLOCK)]
         return torch.cat(parts).view(x.shape[:-1])
 
-    def sample(self, num_rows: int, *, generator: torch.Generator) -> Tensor:
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model, z from the prior itself and not from the rule."""
         z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.weight, generator)
         return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)

@@ -5,7 +5,7 @@ p(x_j = 1 | x_R) = sum_c r_c prob_cj.
 """
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..checks import check_binary, check_count, check_finite, check_shapes
 from ..draws import bernoulli, multinomial, randperm
@@ -34,7 +34,7 @@ class BernoulliMixture:
 
     @classmethod
     def fit(cls, x: Tensor, num_components: int, *, num_steps: int = 200, tolerance: float = 1e-6,
-            smoothing: float = 1.0, generator: torch.Generator) -> tuple["BernoulliMixture", list[float]]:
+            smoothing: float = 1.0, generator: Generator) -> tuple["BernoulliMixture", list[float]]:
         """Expectation maximisation from random rows of x [N, D]: (model, log-likelihood at each step, nats per row).
 
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0 and 1; with
@@ -63,7 +63,7 @@ class BernoulliMixture:
             model = cls(counts / counts.sum(), (shares.T @ x + smoothing / 2) / counts[:, None])
         return model, history
 
-    def sample(self, num_rows: int, *, generator: torch.Generator) -> Tensor:
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         component = multinomial(self.weights, check_count(num_rows, "num_rows"), generator)
         return bernoulli(self.probs[component], generator)

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_rows, check_shapes
 from ..draws import randn
@@ -139,7 +139,7 @@ class PPCA:
         model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K where fewer than K rows are
         return cls(model.weight, noise, model.mean)
 
-    def sample(self, num_rows: int, *, generator: torch.Generator) -> Tensor:
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         check_count(num_rows, "num_rows")
         latents = randn((num_rows, self.num_latents), self.weight, generator)

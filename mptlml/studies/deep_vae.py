@@ -12,7 +12,7 @@ from .. import objectives
 from ..checks import check_count
 from ..data.images import Images, train_and_held_out
 from ..draws import randperm
-from ..models.deep_vae import DeepVAE, Recursive, check_pixels
+from ..models.deep_vae import DeepVAE, Recursive
 from ..models.importance import Importance
 from ..training import History, fit
 
@@ -72,7 +72,7 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 def images(name: str) -> tuple[Tensor, Tensor, Images]:
     """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, as `train_and_held_out` parts them."""
     rows, held_out, found = train_and_held_out(name)
-    return check_pixels(rows.pixels).float(), check_pixels(held_out.pixels).float(), found
+    return rows.pixels.float(), held_out.pixels.float(), found
 
 
 @torch.no_grad()

@@ -16,17 +16,18 @@ from scipy.optimize import minimize
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from ..checks import check_count
+from ..checks import check_binary, check_count
 from ..data.images import train_and_held_out
 from ..draws import rand, randn, randperm
 from ..masks import random_masks
 from ..models.linear_vae import LinearVAE, Rule, disc_rule
+from ..protocol import all_observed
 from ..training import History, fit
 
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo")
-MASKS, RATE, RADIUS = 20, 1.2, 4.5  # masks a batch; learning rate of the natural gradient; of the disc of nodes
+MASKS, RATE, RADIUS = 20, 1.2, 4.5  # masks per batch; learning rate of the natural gradient; of the disc of nodes
 ELBO_RATE = 0.2  # of Adam
 LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs
 SCORING = disc_rule(0.12, 5.0)
@@ -64,7 +65,7 @@ class BinaryImages:
 
 
 def scripts_rule() -> Rule:
-    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 a node.
+    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 per node.
 
     Four nodes an axis leave three cells, so (10/3)^2 would belong there; and the prior's mass on this grid, which is
     the sum of the weights, is 0.247 in place of one. Not a distribution, hence not a model to train.
@@ -96,14 +97,9 @@ class Encoder:
         """The same encoder without gradients, on the CPU."""
         return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
 
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log variance of q(z | x): two tensors [N, K]."""
-        mean, log_variance = ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
-        return mean, log_variance
-
     def elbo(self, weight: Tensor, bias: Tensor, x: Tensor, *, generator: Generator) -> Tensor:
         """E_q[log p(x | z)] - KL(q || p) with one draw of z per row, nats per row [N]; on average at most log p(x)."""
-        mean, log_variance = self.moments(x)
+        mean, log_variance = ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
         logits = (mean + randn(mean.shape, mean, generator) * (0.5 * log_variance).exp()) @ weight.T + bias
         fit = (x * logits - softplus(logits)).sum(-1)
         return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
@@ -148,8 +144,7 @@ def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator, sca
     Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias. Raises
     ValueError: tokens other than 0 and 1.
     """
-    if not ((x == 0) | (x == 1)).all():
-        raise ValueError(f"tokens must be 0 or 1, got values from {x.min():.3g} to {x.max():.3g}")
+    check_binary(x, all_observed(x.shape[1], x.device))
     bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit().to(dtype)
     weight = scale * randn((x.shape[1], num_latents), bias, generator)
     return weight.requires_grad_(), bias.requires_grad_()
