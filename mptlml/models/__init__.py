@@ -1,8 +1,8 @@
 """Models: each answers the protocol `mptlml.ConditionalModel` and passes the contract suite as far as it applies.
 
-Exported are the models, and what it takes to build or ask one: SecondMoment (data for PPCA's means), Rule and its makers
-(nodes for LinearVAE and NodeMixture). `Recursive`, `NodeMixture` and `Importance` answer for a `deep_vae.DeepVAE`, which
-is a network and no model: it has no conditionals of its own.
+Exported are the models, and what builds one or speeds it up: SecondMoment (the data, for means under PPCA), Rule and
+its makers (nodes for LinearVAE and NodeMixture). `Recursive`, `NodeMixture` and `Importance` answer for a
+`deep_vae.DeepVAE`, which is a network and no model: it has no conditionals of its own.
 """
 
 from .deep_vae import NodeMixture, Recursive

@@ -30,8 +30,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, and lie where it does. Tokens are real numbers; for images, in [0, 1]. Raises
-    ValueError: counts below 1, an activation other than "relu" or "tanh".
+    The weights are drawn from `generator`, and lie where it does. Raises ValueError: counts below 1, an activation
+    other than "relu" or "tanh".
     """
 
     def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
