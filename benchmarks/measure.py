@@ -17,6 +17,7 @@ import torch
 
 from mptlml import random_masks, score_curve
 from mptlml.models import PPCA
+from mptlml.models.ppca import BLOCK
 
 from .direct import direct_scores
 
@@ -53,6 +54,21 @@ def direct(model, x, num_masks):
     """As many masks in all as `num_masks` says, by the direct method; returns that number."""
     direct_scores(x, model.mean, covariance_of(model), draw_masks(model.num_tokens, num_masks))
     return num_masks
+
+
+def arithmetic(model, x, num_masks):
+    """The matrix products, roots and inverses of `ours` and nothing else, on one block of masks again and again."""
+    wt, moment = model.weight.T.contiguous(), model.summarise(x).about(model.mean)
+    outer = (model.weight[:, :, None] * model.weight[:, None, :]).flatten(1)
+    seen = draw_masks(model.num_tokens, max(1, BLOCK // wt.numel())).to(wt)
+    cut = seen[:, None] * wt  # W_R^T [P, K, D]
+    noise = model.noise_variance * torch.eye(len(wt), dtype=wt.dtype)
+    times = max(1, num_masks * model.num_tokens // len(seen))
+    for _ in range(times):
+        gram = (seen @ outer).view(-1, *noise.shape)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(gram + noise)[0])
+        inverse @ wt, moment.times(cut) @ cut.mT @ inverse @ wt
+    return times * len(seen)
 
 
 def seconds_a_mask(method, model, x, num_masks, repeats=5):

@@ -185,13 +185,10 @@ def test_draws_come_from_the_generators_device(elsewhere):
     for away in (lambda x: x, elsewhere.away):
         with elsewhere:
             moved, rows, masks = network(num_latents=2), away(x), away(observed)
-            for layer in (*moved.encoder[::2], *moved.decoder[::2]):
-                weight, bias = away(layer.weight), away(layer.bias)
-                del layer.weight, layer.bias  # tensors, in place of parameters, which would forget where they lie
-                layer.weight, layer.bias = weight, bias
-            log_noise = away(moved.log_noise)
-            del moved.log_noise
-            moved.log_noise = log_noise
+            for module in moved.modules():  # plain tensors: parameters would forget where they lie
+                tensors = {name: away(value) for name, value in module.named_parameters(recurse=False)}
+                module._parameters.clear()
+                vars(module).update(tensors)
             found = [moved.sample(3, generator=seeded()), annealed_log_prob(moved, rows, generator=seeded())]
             models = [Importance(moved, seeded(), 9), Importance(moved, seeded(), 9, "encoder", own_encoder=True),
                       Recursive(moved, seeded(), redraw=True)]

@@ -139,12 +139,3 @@ def test_bad_input_is_refused():
     assert torch.isnan(model.conditional_log_prob(torch.tensor([0.0, 1.0, math.nan]), ~every)[2])
     with pytest.raises(ValueError, match="at least 2"):
         model.entropy(1, generator=torch.Generator())
-
-
-def test_draws_come_from_the_generators_device(elsewhere):
-    here = random_hmm(3, 4, 6)
-    with elsewhere:
-        there = HiddenMarkovModel(*map(elsewhere.away, (here.initial, here.transition, here.emission)), 6)
-        rows = there.sample(9, generator=torch.Generator().manual_seed(0))
-        assert rows.device == elsewhere.DEVICE
-    assert torch.equal(rows, here.sample(9, generator=torch.Generator().manual_seed(0)))

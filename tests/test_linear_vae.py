@@ -46,17 +46,6 @@ def test_marginals_and_conditionals_match_scipys_integral():
             assert answer[token].item() == pytest.approx(truth[both] - truth[seen], abs=1e-10)
 
 
-def test_two_latents_match_scipys_double_integral():
-    model, row = small(num_tokens=2, num_latents=2, rule=disc_rule(0.1, 7.0, 2)), torch.tensor([1.0, 0]).double()
-
-    def integrand(u, v):
-        chance = (model.weight @ torch.tensor([u, v]).double() + model.bias).sigmoid()
-        return float(chance[0] * (1 - chance[1])) * math.exp(-(u * u + v * v) / 2) / (2 * math.pi)
-
-    truth = math.log(integrate.dblquad(integrand, -8, 8, -8, 8, epsabs=1e-9)[0])
-    assert model.log_prob(row).item() == pytest.approx(truth, abs=1e-7)
-
-
 def test_masked_sums_are_the_conditionals_added_up(generator):
     """Also for a mask of no token, and for pixels that are nearly certain."""
     model = small(num_tokens=12, num_latents=2, rule=disc_rule(0.4, 4.0))
@@ -93,37 +82,11 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
         learning_rate=1.0, optimiser=optimiser)
     torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
     assert weight.abs().max() < 1e-9
-
-
-def test_natural_gradient_climbs_to_the_maximum_that_adam_finds(generator):
-    """And goes down where it is asked to minimise, no pixel further than the longest step."""
-    truth = small(num_tokens=8, num_latents=1, rule=disc_rule(0.2, 5.0, 1))
-    x, ends = truth.sample(300, generator=generator), []
-    for optimiser, rate, steps in ((torch.optim.Adam, 0.05, 600), (NaturalGradient, 1.0, 150)):
-        weight, bias = study.initial_parameters(x, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        history = fit(lambda: LinearVAE(weight, bias, truth.rule).log_prob(x).mean(), [weight, bias],  # noqa: B023
-                      num_steps=steps, learning_rate=rate, decay=True, optimiser=optimiser)
-        ends.append(history.objective[-1])
-    assert ends[1] == pytest.approx(ends[0], abs=2e-3)
-    weight.grad, bias.grad = 1e6 * torch.ones_like(weight), 1e6 * torch.ones_like(bias)
-    before = torch.cat([weight, bias[:, None]], 1).detach()
-    NaturalGradient([weight, bias], lr=0.1).step()
-    moved = torch.cat([weight, bias[:, None]], 1).detach() - before
-    assert (moved[:, 1] < 0).all()
-    torch.testing.assert_close(moved.norm(dim=1), torch.ones(8).double())
-
-
-def test_gradients_do_not_depend_on_what_was_asked_before():
-    """A score without gradients first, as a training loop takes one between its steps."""
-    start, x, slopes = small(), torch.tensor([[1.0, 0, 1, 1, 0]]).double(), []
-    for first in (False, True):
-        weight = start.weight.clone().requires_grad_()
-        model = LinearVAE(weight, start.bias, start.rule)
-        if first:
-            with torch.no_grad():
-                model.log_prob(x)
-        slopes.append(torch.autograd.grad(model.log_prob(x).sum(), weight)[0])
-    torch.testing.assert_close(*slopes, rtol=0, atol=0)
+    weight.grad, bias.grad, before = 1e6 * torch.ones_like(weight), 1e6 * torch.ones_like(bias), bias.detach().clone()
+    NaturalGradient([weight, bias], lr=0.1).step()  # downhill, and no pixel further than the longest step
+    moved = torch.cat([weight, (bias - before)[:, None]], 1).detach()
+    assert (moved[:, 2] < 0).all()
+    torch.testing.assert_close(moved.norm(dim=1), torch.ones(3).double())
 
 
 def test_certain_tokens_keep_their_digits():
@@ -259,13 +222,10 @@ def test_draws_come_from_the_generators_device(elsewhere):
 
 
 BAD = {
-    "grey pixels": (lambda m: m.log_prob(torch.full((5,), 0.5).double()), "tokens must be 0 or 1"),
-    "wrong size": (lambda m: m.log_prob(torch.zeros(4).double()), "5 tokens"),
     "adaptive, wrong size": (lambda m: m.adaptive_log_prob(torch.zeros(2, 4).double()), "5 tokens"),
     "adaptive, masks for other rows": (lambda m: m.adaptive_log_prob(torch.zeros(2, 5).double(), torch.ones(3, 5) > 0),
                                        r"x \(2, 5\) and observed \(3, 5\)"),
     "adaptive, grey": (lambda m: m.adaptive_log_prob(torch.full((5,), 0.5).double()), "tokens must be 0 or 1"),
-    "whole numbers": (lambda m: m.log_prob(torch.zeros(5, dtype=torch.long)), "floating"),
     "nodes of another K": (lambda m: LinearVAE(m.weight, m.bias, disc_rule(0.5)), "do not fit"),
     "NaN": (lambda m: LinearVAE(m.weight * math.nan, m.bias, m.rule), "NaN"),
     "no spacing": (lambda m: disc_rule(0.0), "spacing"),

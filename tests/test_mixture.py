@@ -88,15 +88,3 @@ def test_fits_with_closed_forms(generator):
     ones = torch.ones(20, 3, dtype=torch.float64)
     assert 0.9 < BernoulliMixture.fit(ones, 2, generator=generator)[0].probs.min() < 1
     assert (BernoulliMixture.fit(ones, 1, smoothing=0.0, generator=generator)[0].probs == 1).all()
-
-
-def test_draws_come_from_the_generators_device(elsewhere):
-    """Parameters elsewhere, a generator on the CPU: the same rows and the same fit, and they lie with the data."""
-    here = a_mixture()[0].sample(30, generator=torch.Generator().manual_seed(0))
-    fitted = BernoulliMixture.fit(here, 2, generator=torch.Generator().manual_seed(0))[0]
-    with elsewhere:
-        tensors = (elsewhere.away(torch.tensor(values, dtype=torch.float64)) for values in (WEIGHTS, PROBS))
-        there = BernoulliMixture(*tensors).sample(30, generator=torch.Generator().manual_seed(0))
-        probs = BernoulliMixture.fit(there, 2, generator=torch.Generator().manual_seed(0))[0].probs
-        assert there.device == probs.device == elsewhere.DEVICE
-    assert torch.equal(there, here) and torch.equal(probs, fitted.probs)

@@ -8,7 +8,7 @@ from scipy import optimize
 from sklearn.decomposition import PCA
 
 from mptlml import all_masks, exact_curve, mean_score, random_masks, score_curve
-from mptlml.models import PPCA, SecondMoment
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, SecondMoment
 
 SHAPES = [(1, 1), (2, 2), (4, 1), (6, 3)]
 
@@ -132,31 +132,6 @@ def test_fit_is_scikit_learns(num_rows, num_tokens, num_latents, generator):
     np.testing.assert_allclose(gram + model.noise_variance.item() * axes, expected, rtol=0, atol=1e-10)
 
 
-def test_log_prob_is_scikit_learns_score(generator):
-    """PCA.score is the mean LML a row of the model whose covariance has the divisor n - 1: n / (n - 1) times ours."""
-    x = a_model(7, 3)[0].sample(30, generator=generator)
-    model = PPCA.fit(x, 2)
-    reference = PCA(2, svd_solver="full").fit(x.numpy())
-    scale = 30 / 29
-    same = PPCA(model.weight * scale**0.5, model.noise_variance * scale, model.mean)
-    assert same.log_prob(x).mean().item() == pytest.approx(reference.score(x.numpy()), abs=1e-11)
-    np.testing.assert_allclose(same.log_prob(x), reference.score_samples(x.numpy()), rtol=0, atol=1e-11)
-    assert model.log_prob(x).mean() > same.log_prob(x).mean()  # the divisor N is the likelihood's
-
-
-def test_fit_is_a_maximum(generator):
-    """The log-likelihood's gradient vanishes at the fit, and other models are no better."""
-    x = a_model(6, 3)[0].sample(80, generator=generator)
-    fitted = PPCA.fit(x, 2)
-    leaves = [value.clone().requires_grad_() for value in (fitted.weight, fitted.noise_variance, fitted.mean)]
-    best = PPCA(*leaves).log_prob(x).mean()
-    for gradient in torch.autograd.grad(best, leaves):
-        assert gradient.abs().max() < 1e-12
-    for _ in range(20):
-        moved = [value.detach() * (1 + 0.05 * torch.randn(value.shape, generator=generator)) for value in leaves]
-        assert PPCA(*moved).log_prob(x).mean() < best
-
-
 @pytest.mark.parametrize("num_latents", [1, 2, 6])
 @pytest.mark.parametrize("known_mean", [True, False])
 def test_fit_with_a_known_noise_is_a_maximum(num_latents, known_mean, generator):
@@ -212,11 +187,22 @@ def test_a_covariance_lost_to_rounding_is_a_named_error():
         PPCA(torch.ones(4, 2), 1.0).mean_log_prob(SecondMoment(torch.zeros(4)))
 
 
-def test_draws_come_from_the_generators_device(elsewhere, generator):
-    """Parameters elsewhere, a generator on the CPU: the same rows, and they lie with the parameters."""
-    weight = torch.randn(5, 2, generator=generator, dtype=torch.float64)
-    here = PPCA(weight, 0.5).sample(3, generator=torch.Generator().manual_seed(0))
+HALF = torch.full((2,), 0.5, dtype=torch.float64)
+WHEREVER = {  # a model of parameters that `away` moves
+    "PPCA": lambda away: PPCA(away(torch.eye(5, 2, dtype=torch.float64)), 0.5),
+    "BernoulliMixture": lambda away: BernoulliMixture(away(HALF), away(HALF.expand(4, 2).T)),
+    "HiddenMarkovModel": lambda away: HiddenMarkovModel(*map(away, (HALF, HALF.expand(2, 2), HALF.expand(2, 2))), 6),
+}
+
+
+@pytest.mark.parametrize("build", WHEREVER.values(), ids=WHEREVER.keys())
+def test_draws_come_from_the_generators_device(build, elsewhere):
+    """Parameters elsewhere, a generator on the CPU: the same rows (and fit), and they lie with the parameters."""
+    here = build(lambda tensor: tensor).sample(30, generator=torch.Generator().manual_seed(0))
     with elsewhere:
-        there = PPCA(elsewhere.away(weight), 0.5).sample(3, generator=torch.Generator().manual_seed(0))
+        there = build(elsewhere.away).sample(30, generator=torch.Generator().manual_seed(0))
         assert there.device == elsewhere.DEVICE
+        if build is WHEREVER["BernoulliMixture"]:
+            fitted, _ = BernoulliMixture.fit(there, 2, generator=torch.Generator().manual_seed(0))
+            assert fitted.sample(2, generator=torch.Generator()).device == elsewhere.DEVICE
     assert torch.equal(there, here)
