@@ -12,8 +12,6 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 torch.set_num_threads(1)
 
-DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
-
 
 class Elsewhere(TorchFunctionMode):
     """A second device for as long as the block lasts, without a GPU: `away(x)` moves x there, and x.device says so.
@@ -36,9 +34,9 @@ class Elsewhere(TorchFunctionMode):
         away = any(map(self.is_away, tensors))
         if func == torch.Tensor.device.__get__:
             return self.DEVICE if away else func(*args)
-        moves = name == "to" and [a for a in (*args[1:], *kwargs.values()) if isinstance(a, torch.Tensor | torch.device)]
-        if moves:
-            away = moves[0] == self.DEVICE if isinstance(moves[0], torch.device) else self.is_away(moves[0])
+        goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
+        if name == "to" and goals:
+            away = self.is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
         elif "device" in kwargs:
             away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
         elif name == "cpu":
