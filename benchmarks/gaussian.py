@@ -29,7 +29,7 @@ GROWTH = {"N": (100, 800, 6400, 51_200), "D": (32, 64, 128, 256), "K": (2, 4, 8,
 
 
 def measure_alone(number, name):
-    """In a process of its own: {"seconds": a mask, "bytes": at the peak} of one method on one case."""
+    """In a process of its own: {"seconds": per mask, "bytes": at the peak} of one method on one case."""
     done = subprocess.run([sys.executable, "-m", "benchmarks", "gaussian", str(number), name],
                           check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
@@ -45,7 +45,7 @@ def alone(number, name):
 
 
 def difference(shape):
-    """The largest difference of the two methods' scores over some masks, nats a token."""
+    """The largest difference of the two methods' scores over some masks, nats per token."""
     model, x = make_case(*shape)
     masks = draw_masks(model.num_tokens, 20)
     scores = mean_score(model, summarise(model, x), masks)
@@ -81,7 +81,7 @@ def grow():
 
 
 def reading_time(num_rows):
-    """Microseconds of `summarise`, a mask: all of ours that depends on N."""
+    """Microseconds of `summarise` per mask: all of ours that depends on N."""
     def read(model, x, count):
         summarise(model, x)
         return count
@@ -91,7 +91,7 @@ def reading_time(num_rows):
 
 
 def time_at(sizes, title):
-    """Microseconds a mask; the direct method's time a mask does not depend on P, so it gets P masks in all."""
+    """Microseconds per mask; those of the direct method do not depend on P, so it gets P masks in all."""
     model, x = make_case(sizes["N"], sizes["D"], sizes["K"])
     return 1e6 * seconds_a_mask(METHODS[title], model, x, sizes["P"], repeats=3)
 

@@ -1,4 +1,4 @@
-"""Time a mask and peak memory of one method on one case.
+"""Time per mask and peak memory of one method on one case.
 
 Time is processor time on one thread, the best of a few runs: it hardly minds what else the machine is doing. Memory is
 that of the whole process: each measurement has a process to itself, which notes what it holds before the run (Python,
@@ -45,7 +45,7 @@ def draw_masks(num_tokens, count):
 
 
 def ours(model, x, num_masks):
-    """The whole curve as a chapter draws it, `num_masks` masks a size; returns the number of masks."""
+    """The whole curve as a chapter draws it, `num_masks` masks per size; returns the number of masks."""
     score_curve(model, x, num_masks=num_masks, generator=torch.Generator().manual_seed(1))
     return num_masks * model.num_tokens
 
@@ -72,7 +72,7 @@ def arithmetic(model, x, num_masks):
 
 
 def seconds_a_mask(method, model, x, num_masks, repeats=5):
-    """Processor seconds a mask, the best of `repeats` runs, everything included: drawing masks, summarising rows."""
+    """Processor seconds per mask, the best of `repeats` runs, everything included: drawing masks, summarising rows."""
     best = float("inf")
     for _ in range(repeats):
         began = time.process_time()
