@@ -1,9 +1,9 @@
 """The long runs behind Chapter 9: python -m benchmarks deep_vae
 
-Trains each scheme of `mptlml.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line a network and
+Trains each scheme of `mptlml.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line per network and
 step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal likelihood of
-the same 100 training and 100 held-out images in nats an image, the share of these images whose effective sample size is
-below 10, and the CPU seconds of the training so far. All of it takes about forty minutes of one core.
+the same 100 training and 100 held-out images in nats per image, the share of these images whose effective sample size
+is below 10, and the CPU seconds of the training so far. All of it takes about forty minutes of one core.
 """
 
 import copy

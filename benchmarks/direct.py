@@ -5,7 +5,7 @@ from torch.distributions import Normal
 
 
 def direct_scores(x, mean, covariance, masks):
-    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows x [N, D]: nats a token [P], for masks [P, D].
+    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows x [N, D]: nats per token [P], for masks [P, D].
 
     For each mask: form S_RR, solve, and score every masked token of every row.
     """

@@ -36,9 +36,9 @@ def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
     return _placed(torch.bernoulli(probs.to(generator.device), generator=generator), probs)
 
 
-def multinomial(weights: Tensor, num_draws: int, generator: Generator) -> Tensor:
-    """`num_draws` places for each row of weights [..., C], with replacement: int64 [..., num_draws]."""
-    drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement=True, generator=generator)
+def multinomial(weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True) -> Tensor:
+    """`num_draws` places for each row of weights [..., C]: int64 [..., num_draws]."""
+    drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement, generator=generator)
     return _placed(drawn, weights)
 
 

@@ -1,4 +1,4 @@
-"""The linear Bernoulli VAE: its integrals against dense quadrature by hand, its rules, its bad input."""
+"""The linear Bernoulli VAE: its integrals against scipy's, its rules, its peaks, how it is trained."""
 
 import math
 from functools import partial
@@ -8,8 +8,10 @@ import pytest
 import torch
 from scipy import integrate
 
-from mptlml import exact_curve, fit
-from mptlml.models.linear_vae import LinearVAE, disc_rule, hermite_rule
+from mptlml import fit
+from mptlml.models import linear_vae
+from mptlml.models.linear_vae import LinearVAE, Rule, disc_rule, hermite_rule
+from mptlml.models.newton import climb
 from mptlml.studies import linear_vae as study
 from mptlml.studies.linear_vae import Encoder, NaturalGradient
 
@@ -42,17 +44,6 @@ def test_marginals_and_conditionals_match_scipys_integral():
         for token in set(range(5)) - set(seen):
             both = tuple(sorted((*seen, token)))
             assert answer[token].item() == pytest.approx(truth[both] - truth[seen], abs=1e-10)
-
-
-def test_two_latents_match_scipys_double_integral():
-    model, row = small(num_tokens=2, num_latents=2, rule=disc_rule(0.1, 7.0, 2)), torch.tensor([1.0, 0]).double()
-
-    def integrand(u, v):
-        chance = (model.weight @ torch.tensor([u, v]).double() + model.bias).sigmoid()
-        return float(chance[0] * (1 - chance[1])) * math.exp(-(u * u + v * v) / 2) / (2 * math.pi)
-
-    truth = math.log(integrate.dblquad(integrand, -8, 8, -8, 8, epsabs=1e-9)[0])
-    assert model.log_prob(row).item() == pytest.approx(truth, abs=1e-7)
 
 
 def test_masked_sums_are_the_conditionals_added_up(generator):
@@ -91,39 +82,11 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
         learning_rate=1.0, optimiser=optimiser)
     torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
     assert weight.abs().max() < 1e-9
-
-
-def test_natural_gradient_climbs_to_the_maximum_that_adam_finds(generator):
-    """And goes down where it is asked to minimise."""
-    truth = small(num_tokens=8, num_latents=1, rule=disc_rule(0.2, 5.0, 1))
-    x, ends = truth.sample(300, generator=generator), []
-    for optimiser, rate, steps in ((torch.optim.Adam, 0.05, 600), (NaturalGradient, 1.0, 150)):
-        weight, bias = study.initial_parameters(x, 1, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-        history = fit(lambda: LinearVAE(weight, bias, truth.rule).log_prob(x).mean(), [weight, bias],  # noqa: B023
-                      num_steps=steps, learning_rate=rate, decay=True, optimiser=optimiser)
-        ends.append(history.objective[-1])
-    assert ends[1] == pytest.approx(ends[0], abs=2e-3)
-    weight.grad, bias.grad = torch.ones_like(weight), torch.ones_like(bias)
-    before = bias.detach().clone()
-    NaturalGradient([weight, bias], lr=0.1).step()
-    assert (bias < before).all()
-    weight.grad, bias.grad, before = 1e6 * weight.grad, 1e6 * bias.grad, torch.cat([weight, bias[:, None]], 1).detach()
-    NaturalGradient([weight, bias], lr=0.1).step()
-    moved = torch.cat([weight, bias[:, None]], 1).detach() - before
-    torch.testing.assert_close(moved.norm(dim=1), torch.ones(8).double())
-
-
-def test_gradients_do_not_depend_on_what_was_asked_before():
-    """A score without gradients first, as a training loop takes one between its steps."""
-    start, x, slopes = small(), torch.tensor([[1.0, 0, 1, 1, 0]]).double(), []
-    for first in (False, True):
-        weight = start.weight.clone().requires_grad_()
-        model = LinearVAE(weight, start.bias, start.rule)
-        if first:
-            with torch.no_grad():
-                model.log_prob(x)
-        slopes.append(torch.autograd.grad(model.log_prob(x).sum(), weight)[0])
-    torch.testing.assert_close(*slopes, rtol=0, atol=0)
+    weight.grad, bias.grad, before = 1e6 * torch.ones_like(weight), 1e6 * torch.ones_like(bias), bias.detach().clone()
+    NaturalGradient([weight, bias], lr=0.1).step()  # downhill, and no pixel further than the longest step
+    moved = torch.cat([weight, (bias - before)[:, None]], 1).detach()
+    assert (moved[:, 2] < 0).all()
+    torch.testing.assert_close(moved.norm(dim=1), torch.ones(3).double())
 
 
 def test_certain_tokens_keep_their_digits():
@@ -134,12 +97,6 @@ def test_certain_tokens_keep_their_digits():
     torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
 
 
-def test_even_a_coarse_rule_is_one_joint_distribution():
-    model = small(rule=disc_rule(1.5, 4.0, 1))
-    x = torch.tensor([[1.0, 0, 0, 1, 1], [0.0, 0, 1, 1, 0]]).double()
-    assert exact_curve(model, x).area().mean == pytest.approx(model.log_prob(x).mean().item(), abs=1e-12)
-
-
 @pytest.mark.parametrize("rule", [disc_rule(0.2, 5.0), hermite_rule(9)], ids=["disc", "hermite"])
 def test_rules_integrate_the_moments_of_the_prior(rule):
     weights = rule.log_weights.exp()
@@ -148,13 +105,10 @@ def test_rules_integrate_the_moments_of_the_prior(rule):
     torch.testing.assert_close(second, torch.eye(2).double(), rtol=0, atol=2e-4)
 
 
-def test_a_shifted_grid_moves_and_still_sums_to_one(generator):
-    first, second = (disc_rule(0.5, generator=generator) for _ in range(2))
-    assert not torch.equal(first.nodes[:5], second.nodes[:5])
-    assert second.log_weights.exp().sum().item() == pytest.approx(1, abs=1e-12)
-
-
-def test_scripts_rule_has_a_quarter_of_the_mass():
+def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
+    centres = torch.stack([disc_rule(0.5, generator=generator).nodes.square().sum(-1).min() for _ in range(20)]).sqrt()
+    assert centres.max() <= 0.5 / math.sqrt(2) and centres.std() > 0.05
+    assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(1, abs=1e-12)
     assert study.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
 
 
@@ -168,8 +122,23 @@ def test_adaptive_rule_and_importance_sampling_match_the_fine_grid(generator):
     torch.testing.assert_close(found, model.log_prob(x, observed), rtol=0, atol=5e-3)
     draws = torch.randn(10, 20_000, 2, generator=generator, dtype=torch.float64)
     weights = torch.full((20_000,), -math.log(20_000)).double()
-    sampled = model.around_mode(x, torch.ones_like(x, dtype=torch.bool), draws, weights)[1].logsumexp(-1)
+    every = torch.ones(60, dtype=torch.bool)
+    sampled = model.around_mode(x, every, draws, weights)[1].logsumexp(-1)
     torch.testing.assert_close(sampled, truth, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("num_tokens", [8, 9])
+def test_the_adaptive_rule_broadcasts(num_tokens, generator, monkeypatch):
+    """One mask for nine rows, masks against rows, one row alone: as `log_prob`, also where blocks are short."""
+    model = small(num_tokens, rule=disc_rule(0.05, 8.0, 1))
+    x = model.sample(9, generator=generator)
+    masks = torch.rand(4, num_tokens, generator=generator) < 0.8
+    monkeypatch.setattr(linear_vae, "BLOCK", 7)
+    for rows, observed in ((x, masks[0]), (x, masks[:, None]), (x[0], masks), (x[0], masks[0])):
+        found = model.adaptive_log_prob(rows, observed, per_axis=15)
+        torch.testing.assert_close(found, model.log_prob(rows, observed), rtol=0, atol=0.01)
+        mode, root = model.mode(rows, observed)
+        assert mode.shape == (*found.shape, 1) and root.shape == (*found.shape, 1, 1)
 
 
 def test_mode_is_where_the_slope_of_the_posterior_vanishes(generator):
@@ -179,6 +148,49 @@ def test_mode_is_where_the_slope_of_the_posterior_vanishes(generator):
     logits = z @ model.weight.T + model.bias
     height = torch.where(observed, x * logits - torch.nn.functional.softplus(logits), 0.0).sum() - z.square().sum() / 2
     assert torch.autograd.grad(height, z)[0].abs().max() < 1e-5
+
+
+def test_single_precision_climbs_in_as_many_steps(generator, monkeypatch):
+    """Newton's steps to the peak, counted by how often the slope is asked for."""
+    model, counts, peaks = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3)), [], []
+    x = model.sample(50, generator=generator)
+
+    def counted(height, slope_and_precision, start, **options):
+        calls = []
+        peak = climb(height, lambda z: calls.append(z) or slope_and_precision(z), start, **options)
+        counts.append(len(calls))
+        return peak
+
+    monkeypatch.setattr(linear_vae, "climb", counted)
+    for dtype in (torch.float64, torch.float32):
+        typed = LinearVAE(model.weight.to(dtype), model.bias.to(dtype), model.rule)
+        peaks.append(typed.mode(x.to(dtype), torch.ones(200, dtype=torch.bool))[0])
+    assert counts[0] <= 8 and abs(counts[1] - counts[0]) <= 1
+    torch.testing.assert_close(peaks[1].double(), peaks[0], rtol=0, atol=1e-4)
+
+
+def test_steps_that_fall_are_halved():
+    """Far from the peak a full step of Newton's overshoots: from the one node of this rule, to a height far below."""
+    model, row = small(num_tokens=30), torch.ones(30).double()
+    far = LinearVAE(model.weight, model.bias, Rule(torch.full((1, 1), -9.0).double(), torch.zeros(1).double()))
+    every = torch.ones(30, dtype=torch.bool)
+    torch.testing.assert_close(far.mode(row, every)[0], model.mode(row, every)[0], rtol=0, atol=1e-6)
+
+
+def test_a_climb_goes_up_or_stays():
+    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and slopes of the wrong sign, where all fall."""
+    def height(z):
+        return -z.cosh().log().sum(-1)
+
+    def slope_and_precision(z, sign=1):
+        return -sign * z.tanh(), z.cosh().pow(-2)[..., None]
+
+    start = torch.tensor([[0.5], [1.5], [-3.0]]).double()
+    found = climb(height, slope_and_precision, start, num_steps=30, tolerance=1e-9)
+    torch.testing.assert_close(found, torch.zeros_like(start), rtol=0, atol=1e-8)
+    heights = [height(climb(height, slope_and_precision, start, num_steps=n, tolerance=1e-9)) for n in range(8)]
+    assert all((later >= sooner).all() for sooner, later in zip(heights, heights[1:], strict=False))
+    assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, num_steps=9, tolerance=1e-9), start)
 
 
 def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
@@ -194,10 +206,26 @@ def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
     torch.testing.assert_close(flat, exact, rtol=0, atol=1e-10)
 
 
+def test_draws_come_from_the_generators_device(elsewhere):
+    """Weights and rows elsewhere, generators on the CPU: the same samples and first weights, and the same score."""
+    here, draws = small(num_tokens=6, num_latents=2, rule=disc_rule(0.5)), []
+    for away in (lambda x: x, elsewhere.away):
+        with elsewhere:
+            g, weight, bias = torch.Generator().manual_seed(0), away(here.weight), away(here.bias)
+            model = LinearVAE(weight, bias, disc_rule(0.5, generator=g))
+            x = model.sample(5, generator=g)
+            first, encoder = study.initial_parameters(x, 2, generator=g), Encoder.initial(x, 2, generator=g)
+            drawn = [x, *first, encoder.weight, encoder.elbo(weight, bias, x, generator=g), model.adaptive_log_prob(x)]
+            assert {value.device for value in drawn} == {weight.device}
+            draws.append([value.detach() for value in drawn])
+    assert all(map(torch.equal, *draws))
+
+
 BAD = {
-    "grey pixels": (lambda m: m.log_prob(torch.full((5,), 0.5).double()), "tokens must be 0 or 1"),
-    "wrong size": (lambda m: m.log_prob(torch.zeros(4).double()), "5 tokens"),
-    "whole numbers": (lambda m: m.log_prob(torch.zeros(5, dtype=torch.long)), "floating"),
+    "adaptive, wrong size": (lambda m: m.adaptive_log_prob(torch.zeros(2, 4).double()), "5 tokens"),
+    "adaptive, masks for other rows": (lambda m: m.adaptive_log_prob(torch.zeros(2, 5).double(), torch.ones(3, 5) > 0),
+                                       r"x \(2, 5\) and observed \(3, 5\)"),
+    "adaptive, grey": (lambda m: m.adaptive_log_prob(torch.full((5,), 0.5).double()), "tokens must be 0 or 1"),
     "nodes of another K": (lambda m: LinearVAE(m.weight, m.bias, disc_rule(0.5)), "do not fit"),
     "NaN": (lambda m: LinearVAE(m.weight * math.nan, m.bias, m.rule), "NaN"),
     "no spacing": (lambda m: disc_rule(0.0), "spacing"),

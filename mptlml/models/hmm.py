@@ -5,21 +5,26 @@ observed set.
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
+from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_shapes, check_vocabulary
 from ..curve import Estimate
+from ..draws import multinomial
+from ..protocol import all_observed, at_masked
 
 
 class HiddenMarkovModel:
     """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0.0, 1.0, ..., V - 1.
 
     Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device. Raises
-    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1.
+    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1; and
+    whatever asks for x [..., D] and observed [..., D]: shapes that do not fit, tokens that are none.
     """
 
-    def __init__(self, initial, transition, emission, num_tokens):
+    def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:
         shapes = tuple(initial.shape), tuple(transition.shape), tuple(emission.shape)
         if initial.ndim != 1 or shapes[1] != 2 * shapes[0] or emission.ndim != 2 or shapes[2][:1] != shapes[0] \
                 or not emission.numel():
@@ -31,56 +36,51 @@ class HiddenMarkovModel:
         self.emission = _distributions(emission, "emission")
         self.vocab_size = emission.shape[1]
 
-    def sample(self, num_rows, *, generator):
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         check_count(num_rows, "num_rows")
-
-        def draw(probs):
-            return torch.multinomial(probs, 1, generator=generator).squeeze(-1)
-
-        state, tokens = draw(self.initial.expand(num_rows, -1)), []
+        state, tokens = _one_of(self.initial.expand(num_rows, -1), generator), []
         for _ in range(self.num_tokens):
-            tokens.append(draw(self.emission[state]))
-            state = draw(self.transition[state])
+            tokens.append(_one_of(self.emission[state], generator))
+            state = _one_of(self.transition[state], generator)
         return torch.stack(tokens, -1).to(self.emission.dtype)
 
-    def entropy(self, num_rows, *, generator):
-        """-E[log p(x)] from `num_rows` fresh rows: an Estimate in nats a row. Raises ValueError: fewer than 2 rows."""
+    def entropy(self, num_rows: int, *, generator: Generator) -> Estimate:
+        """-E[log p(x)] from `num_rows` fresh rows, nats per row. Raises ValueError: fewer than 2 rows."""
         check_count(num_rows, "num_rows", at_least=2)
         cost = -self.log_prob(self.sample(num_rows, generator=generator))
         return Estimate(cost.mean().item(), cost.std().item() / math.sqrt(num_rows), num_rows - 1)
 
-    def log_prob(self, x, observed=None):
-        """log p(x_R), nats a row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
-        if observed is None:
-            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+    def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._forward(*self._check(x, observed))[1]
 
-    def conditional_log_prob(self, x, observed):
-        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
         ids, seen = self._check(x, observed)
         by_word = self.emission.T
         answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in self._smooth(ids, seen)]
-        answer = torch.stack(answer[::-1], -1) + torch.where(torch.isnan(x), x, 0.0)
-        return torch.where(observed, 0.0, answer)
+        return at_masked(torch.stack(answer[::-1], -1), x, observed)
 
-    def vocabulary_log_prob(self, x, observed):
-        """log p(x_j = v | x_R), nats [..., D, V], for every masked token j and word v; exactly 0 at observed tokens."""
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V], for each masked token j and word v; 0 at observed ones."""
         ids, seen = self._check(x, observed)
         answer = torch.stack([(state @ self.emission).log() for _, state in self._smooth(ids, seen)][::-1], -2)
         return torch.where(observed[..., None], 0.0, answer)
 
-    def _check(self, x, observed):
+    def _check(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Token ids (0 in place of NaN) and the observed set, broadcast together [..., D]."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
-        return torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+        ids, observed = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+        return ids, observed
 
-    def _likelihood(self, ids, seen, t):
+    def _likelihood(self, ids: Tensor, seen: Tensor, t: int) -> Tensor:
         """p(x_t | z_t), [..., H], where token t is observed, and 1 where it is masked."""
         return torch.where(seen[..., t, None], self.emission.T[ids[..., t]], 1.0)
 
-    def _forward(self, ids, seen):
+    def _forward(self, ids: Tensor, seen: Tensor) -> tuple[list[Tensor], Tensor]:
         """(p(z_t | x_R before t) for each t, a list of [..., H]; log p(x_R) [...]). Scaled at each token."""
         state, before = self.initial.expand(*ids.shape[:-1], -1), []
         log_prob = torch.zeros_like(state[..., 0])
@@ -92,7 +92,7 @@ class HiddenMarkovModel:
             state = (joint / torch.where(scale > 0, scale, 1.0)[..., None]) @ self.transition
         return before, log_prob
 
-    def _smooth(self, ids, seen):
+    def _smooth(self, ids: Tensor, seen: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield (t, p(z_t | x_R without x_t) [..., H]) for t = D - 1, ..., 0; NaN where x_R is impossible."""
         before, _ = self._forward(ids, seen)
         after = torch.ones_like(before[0])  # proportional to p(x_R after t | z_t)
@@ -103,7 +103,12 @@ class HiddenMarkovModel:
             after = after / after.sum(-1, keepdim=True)
 
 
-def _distributions(probs, what):
+def _one_of(probs: Tensor, generator: Generator) -> Tensor:
+    """A place drawn from each row of probabilities [N, C]: [N]."""
+    return multinomial(probs, 1, generator, replacement=False).squeeze(-1)
+
+
+def _distributions(probs: Tensor, what: str) -> Tensor:
     """Rows that sum to 1, exactly normalised, also after a change of dtype. Raises ValueError otherwise."""
     check_finite(probs, what=what)
     total = probs.sum(-1, keepdim=True)

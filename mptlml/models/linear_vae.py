@@ -11,26 +11,33 @@ import math
 from dataclasses import dataclass
 
 import torch
+from numpy.polynomial.hermite_e import hermegauss
+from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from ..checks import check_binary, check_count, check_finite, check_shapes
+from ..draws import bernoulli, rand, randn
+from ..protocol import all_observed, at_masked
+from .blocks import blocks
+from .newton import climb, covariance_root
 
+BLOCK = 100  # rows with nodes of their own worked on at once
 CANCELS = 1e-4  # below this 1 - p has lost four digits of p: the sum is taken over the other outcome instead
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rule:
     """A quadrature rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], the log of prior density times cell."""
 
-    nodes: torch.Tensor
-    log_weights: torch.Tensor
+    nodes: Tensor
+    log_weights: Tensor
 
-    def to(self, like):
+    def to(self, like: Tensor) -> "Rule":
         """The rule in the dtype and on the device of a tensor."""
         return Rule(self.nodes.to(like), self.log_weights.to(like))
 
 
-def disc_rule(spacing, radius=4.5, num_latents=2, *, generator=None):
+def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, generator: Generator | None = None) -> Rule:
     """A uniform grid cut to the ball where the prior has its mass; weights sum to one.
 
     The rule converges faster than any power of `spacing` once that falls below the width of the posterior. With a
@@ -42,20 +49,21 @@ def disc_rule(spacing, radius=4.5, num_latents=2, *, generator=None):
         raise ValueError(f"a grid needs 0 < spacing <= radius, got spacing {spacing!r}, radius {radius!r}")
     half = math.ceil(radius / spacing)
     if (2 * half + 1) ** num_latents > 1e6:
-        raise ValueError(f"{2 * half + 1} nodes an axis in {num_latents} dimensions are more than a million")
+        raise ValueError(f"{2 * half + 1} nodes per axis in {num_latents} dimensions are more than a million")
     axis = spacing * torch.arange(-half, half + 1, dtype=torch.float64)
     nodes = torch.cartesian_prod(*[axis] * num_latents).view(-1, num_latents)
     if generator is not None:
-        nodes = nodes + spacing * (torch.rand(num_latents, generator=generator, dtype=torch.float64) - 0.5)
+        nodes = nodes + spacing * (rand((num_latents,), nodes, generator) - 0.5)
     nodes = nodes[nodes.square().sum(-1) <= radius**2]
     return Rule(nodes, (-0.5 * nodes.square().sum(-1)).log_softmax(0))
 
 
-def hermite_rule(per_axis, num_latents=2):
+def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
     """Gauss-Hermite: exact for polynomials in z of degree below 2 per_axis on each axis. Raises ValueError: below 1."""
     check_count(per_axis, "per_axis")
     check_count(num_latents, "num_latents")
-    points, weights = (torch.from_numpy(a) for a in _hermite(per_axis))
+    points, weights = (torch.from_numpy(values) for values in hermegauss(per_axis))
+    weights = weights / weights.sum()
     nodes = torch.cartesian_prod(*[points] * num_latents).view(-1, num_latents)
     log_weights = torch.cartesian_prod(*[weights.log()] * num_latents).view(-1, num_latents).sum(-1)
     return Rule(nodes, log_weights)
@@ -65,10 +73,10 @@ class LinearVAE:
     """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    NaN.
+    NaN; and whatever asks for x [..., D] and observed [..., D]: these, or tokens other than 0 and 1.
     """
 
-    def __init__(self, weight, bias, rule):
+    def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
         if weight.ndim != 2 or bias.shape != weight.shape[:1] or rule.nodes.shape[1:] != weight.shape[1:]:
             raise ValueError(f"weight [D, K], bias [D] and nodes [Q, K] do not fit: {tuple(weight.shape)}, "
                              f"{tuple(bias.shape)}, {tuple(rule.nodes.shape)}")
@@ -79,47 +87,45 @@ class LinearVAE:
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
         self.log_partition = softplus(self.logits)  # the normaliser of each token at each node: it reads no row
 
-    def with_rule(self, rule, dtype=torch.float64):
+    def with_rule(self, rule: Rule, dtype: torch.dtype = torch.float64) -> "LinearVAE":
         """The same weights, detached, under another rule."""
         return LinearVAE(self.weight.detach().to(dtype), self.bias.detach().to(dtype), rule)
 
-    def adaptive_log_prob(self, x, observed=None, *, per_axis=3):
-        """log p(x_R), nats [N], of rows x [N, D] by Gauss-Hermite nodes around each row's own peak: to score with.
+    def adaptive_log_prob(self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3) -> Tensor:
+        """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around each row's own peak.
 
-        Good where many tokens are observed (all, by default): the fewer, the less p(z | x_R) is like a normal.
+        Good where many tokens are observed (all, by default): the fewer, the less p(z | x_R) is like a normal density.
         """
-        observed = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
-        rule, pairs = hermite_rule(per_axis, self.num_latents).to(self.weight), (x.split(100), observed.split(100))
-        return torch.cat([self.around_mode(rows, seen, rule.nodes, rule.log_weights)[1].logsumexp(-1)
-                          for rows, seen in zip(*pairs, strict=True)])
+        x, observed = torch.broadcast_tensors(x, self._check(x, observed))
+        rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
+        parts = [self.around_mode(rows, masks, rule.nodes, rule.log_weights)[1].logsumexp(-1)
+                 for rows, masks in blocks(x, observed, BLOCK)]
+        return torch.cat(parts).view(x.shape[:-1])
 
-    def sample(self, num_rows, *, generator):
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model, z from the prior itself and not from the rule."""
-        check_count(num_rows, "num_rows")
-        z = torch.randn(num_rows, self.num_latents, generator=generator, dtype=self.weight.dtype,
-                        device=self.weight.device)
-        return torch.bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator=generator)
+        z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.weight, generator)
+        return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)
 
-    def log_prob(self, x, observed=None):
-        """log p(x_R), nats a row [...], for x [..., D]: the LML where every token is observed (the default)."""
-        if observed is None:
-            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+    def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """log p(x_R), nats per row [...], for x [..., D]: the LML where every token is observed (the default)."""
         return _log_sum_exp(self._log_joint(x, observed))
 
-    def posterior(self, x, observed):
+    def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
         """p(z_q | x_R): each node's share r_q, [..., Q]."""
         return self._log_joint(x, observed).softmax(-1)
 
-    def conditional_log_prob(self, x, observed):
-        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
         chance = _mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
-        return torch.where(observed, 0.0, chance.log() + torch.where(torch.isnan(x), x, 0.0))
+        return at_masked(chance.log(), x, observed)
 
-    def masked_sums(self, x, observed):
-        """Sum over masked tokens of log p(x_j | x_R), mean over rows, nats [P]: x [P, N, D], mask p for rows x[p].
+    def masked_sums(self, x: Tensor, observed: Tensor) -> Tensor:
+        """Sum over masked tokens of log p(x_j | x_R), nats per row, averaged over rows: [P] for x [P, N, D].
 
-        What `conditional_log_prob` says, worked out at the masked tokens alone: at 15% a sixth of the work. A mask
-        of no token has the sum 0. Raises ValueError: x that is not [P, N, D], observed that is not [P, D].
+        observed [P, D]: mask p is that of the rows x[p]. The numbers are those of `conditional_log_prob`, worked out at
+        the masked tokens alone: at 15% a sixth of the work. A mask of no token has the sum 0.
+        Raises ValueError: x that is not [P, N, D], observed that is not [P, D].
         """
         if x.ndim != 3 or observed.shape != (x.shape[0], x.shape[2]):
             raise ValueError(f"rows [P, N, D] need masks [P, D], got {tuple(x.shape)} and {tuple(observed.shape)}")
@@ -129,7 +135,7 @@ class LinearVAE:
             sums.append(_mixed(share, logits, rows[:, hidden]).log().sum(-1).mean())
         return torch.stack(sums)
 
-    def information(self):
+    def information(self) -> Tensor:
         """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
 
         The mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1): what EM takes for the curvature of log p(x).
@@ -139,72 +145,77 @@ class LinearVAE:
         chance = self.logits.sigmoid()
         return ((chance * (1 - chance)).T @ outer).unflatten(-1, (self.num_latents + 1,) * 2)
 
-    def _log_joint(self, x, observed):
-        """log w_q + log p(x_R | z_q), [..., Q]."""
+    def mode(self, x: Tensor, observed: Tensor, *, num_steps: int = 30,
+             tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
+        """The peak of p(z | x_R) and a root L of its covariance there, [..., K] and [..., K, K].
+
+        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak; Newton's steps from
+        the mean under the rule find it, until none is longer than `tolerance`.
+        """
+        x, observed = torch.broadcast_tensors(x, self._check(x, observed))
+        seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
+        eye = torch.eye(self.num_latents, dtype=self.weight.dtype, device=self.weight.device)
+        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T, [D, K K]
+
+        def height(z: Tensor) -> Tensor:
+            return _log_likelihood(seen, mask, self._logits_at(z)) - 0.5 * z.square().sum(-1)
+
+        def slope_and_precision(z: Tensor) -> tuple[Tensor, Tensor]:
+            chance = self._logits_at(z).sigmoid()
+            spread = mask * chance * (1 - chance)
+            return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(-1, eye.shape)
+
+        start = self.posterior(x, observed) @ self.rule.nodes
+        peak = climb(height, slope_and_precision, start, num_steps=num_steps, tolerance=tolerance, slack=8)
+        return peak, covariance_root(slope_and_precision(peak)[1])
+
+    def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes [..., Q, K] at mode + L offset, each row its own, and log weight + log p(x_R, z), nats [..., Q].
+
+        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule makes it adaptive
+        quadrature; draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The
+        logsumexp of the second is log p(x_R), its softmax the posterior's shares.
+        """
+        x, observed = torch.broadcast_tensors(x, self._check(x, observed))
+        mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
+        nodes = mode[..., None, :] + offsets @ root.mT
+        seen, mask = torch.where(observed, x, 0.0)[..., None, :], observed[..., None, :]
+        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal, both without (2 pi)
+        log_likelihood = _log_likelihood(seen, mask, self._logits_at(nodes))
+        return nodes, log_weights + log_likelihood + tilt + log_det[..., None]
+
+    def _logits_at(self, z: Tensor) -> Tensor:
+        """eta [..., D] for z [..., K]."""
+        return z @ self.weight.T + self.bias
+
+    def _check(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """The observed set, every token where it is None. Raises ValueError: see the class."""
+        observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         check_shapes(x, observed, self.num_tokens, self.weight)
         check_binary(x, observed)
+        return observed
+
+    def _log_joint(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is worked out once for all rows."""
+        observed = self._check(x, observed)
         seen = torch.where(observed, x, 0.0)
         fit = (seen @ self.weight) @ self.rule.nodes.T + (seen @ self.bias)[..., None]  # x_R . eta
         return self.rule.log_weights + fit - observed.to(seen) @ self.log_partition.T
 
-    def mode(self, x, observed, *, num_steps=30, tolerance=1e-6):
-        """The peak of p(z | x_R) and a root L of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
 
-        log p(z | x_R) is concave, so there is one peak; Newton's steps are halved until they climb,
-        and end when none is longer than `tolerance`.
-        """
-        seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
-        eye = torch.eye(self.num_latents, dtype=self.weight.dtype, device=self.weight.device)
-        z = self.posterior(x, observed) @ self.rule.nodes  # starts at the mean under the rule
-
-        def height(z):
-            logits = z @ self.weight.T + self.bias
-            return (seen * logits - mask * softplus(logits)).sum(-1) - 0.5 * z.square().sum(-1)
-
-        def precision(z):
-            chance = (z @ self.weight.T + self.bias).sigmoid()
-            spread = mask * chance * (1 - chance)
-            outer = self.weight[:, :, None] * self.weight[:, None, :]
-            return chance, eye + (spread @ outer.flatten(1)).unflatten(-1, eye.shape)
-
-        for _ in range(num_steps):
-            chance, curvature = precision(z)
-            slope = (seen - mask * chance) @ self.weight - z
-            step = torch.linalg.solve(curvature, slope)
-            now, scale = height(z), torch.ones_like(z[:, :1])
-            for _ in range(10):
-                falls = height(z + scale * step) < now - 1e-9
-                if not falls.any():
-                    break
-                scale = torch.where(falls[:, None], scale / 2, scale)
-            z = z + scale * step
-            if step.abs().max() < tolerance:
-                break
-        return z, torch.linalg.cholesky(torch.linalg.inv(precision(z)[1]))
-
-    def around_mode(self, x, observed, offsets, log_weights):
-        """(nodes [N, Q, K], log weight + log p(x_R, z) [N, Q]) for nodes mode + L offset, each row its own.
-
-        offsets [Q, K] or [N, Q, K] with log_weights for u ~ N(0, I): a Gauss-Hermite rule makes it adaptive quadrature;
-        draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The logsumexp of
-        the second is log p(x_R), its softmax the posterior's shares.
-        """
-        mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
-        nodes = mode[:, None] + offsets @ root.mT
-        logits = nodes @ self.weight.T + self.bias  # [N, Q, D]
-        likelihood = (torch.where(observed, x, 0.0)[:, None] * logits - observed[:, None] * softplus(logits)).sum(-1)
-        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal, both without (2 pi)
-        return nodes, log_weights + likelihood + tilt + log_det[:, None]
+def _log_likelihood(seen: Tensor, mask: Tensor, logits: Tensor) -> Tensor:
+    """log p(x_R | z), nats [...], for x with zeros at masked tokens, the mask and the logits eta [..., D]."""
+    return (seen * logits - mask * softplus(logits)).sum(-1)
 
 
-def _log_sum_exp(x):
+def _log_sum_exp(x: Tensor) -> Tensor:
     """logsumexp over the last axis, three times as fast: terms that cannot count are not taken down to denormals."""
     top = x.detach().amax(-1, keepdim=True)
     return top[..., 0] + (x - top).clamp(min=-80).exp().sum(-1).log()
 
 
-def _mixed(shares, logits, x):
+def _mixed(shares: Tensor, logits: Tensor, x: Tensor) -> Tensor:
     """sum_q shares_q p(x_j | eta_qj), [..., J], for x [..., J], shares [..., Q], logits [Q, J]."""
     one = shares @ logits.sigmoid()
     zero = 1 - one
@@ -214,9 +225,3 @@ def _mixed(shares, logits, x):
         zero[..., lost] = shares @ (-logits[:, lost]).sigmoid()
     return torch.where(x == 1, one, zero)
 
-
-def _hermite(per_axis):
-    from numpy.polynomial.hermite_e import hermegauss
-
-    points, weights = hermegauss(per_axis)
-    return points, weights / weights.sum()

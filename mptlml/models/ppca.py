@@ -14,14 +14,17 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_rows, check_shapes
+from ..draws import randn
+from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)
 BLOCK = 2**17  # masks x K x D elements worked on at once: about what a processor's cache holds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SecondMoment:
     """Mean [D] and covariance of rows or of a population: all that a Gaussian's mean score needs to know of them.
 
@@ -29,12 +32,12 @@ class SecondMoment:
     multiply by.
     """
 
-    mean: torch.Tensor
-    covariance: torch.Tensor | None = None
-    root: torch.Tensor | None = None
+    mean: Tensor
+    covariance: Tensor | None = None
+    root: Tensor | None = None
 
     @classmethod
-    def of(cls, x):
+    def of(cls, x: Tensor) -> "SecondMoment":
         """Of rows x [N, D], with divisor N. Raises ValueError: x is no finite matrix."""
         check_rows(x, x.shape[-1])
         mean = x.mean(0)
@@ -44,44 +47,51 @@ class SecondMoment:
         return cls(mean, covariance=root.T @ root)
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         """Where the numbers lie: masks are put there too."""
         return self.mean.device
 
-    def about(self, point):
+    def about(self, point: Tensor) -> "SecondMoment":
         """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
         offset = self.mean - point
         if self.root is not None:
             return SecondMoment(point, root=torch.cat([self.root, offset[None]]))
-        return SecondMoment(point, covariance=self.covariance + torch.outer(offset, offset))
+        return SecondMoment(point, covariance=self._matrix() + torch.outer(offset, offset))
 
-    def times(self, left):
+    def times(self, left: Tensor) -> Tensor:
         """left [..., D] times the covariance: [..., D]."""
         flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
-        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self.covariance
+        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self._matrix()
         return flat.view(left.shape)
 
-    def principal_axes(self):
+    def principal_axes(self) -> tuple[Tensor, Tensor]:
         """(eigenvalues [r], eigenvectors [r, D]) of the covariance, the largest first; r = min(N, D) for a root."""
         if self.root is not None:
             _, singular, axes = torch.linalg.svd(self.root, full_matrices=False)
             return singular.square(), axes
-        values, axes = torch.linalg.eigh(self.covariance)
+        values, axes = torch.linalg.eigh(self._matrix())
         return values.flip(0), axes.T.flip(0)
 
-    def diagonal(self):
+    def diagonal(self) -> Tensor:
         """Variances [D]."""
-        return self.root.square().sum(0) if self.root is not None else self.covariance.diagonal()
+        return self.root.square().sum(0) if self.root is not None else self._matrix().diagonal()
+
+    def _matrix(self) -> Tensor:
+        """The covariance where there is no root of it. Raises ValueError: there is neither."""
+        if self.covariance is None:
+            raise ValueError("a SecondMoment needs the covariance [D, D] or a root of it [r, D], got neither")
+        return self.covariance
 
 
 class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    K > D, a noise variance that is not positive, NaN.
+    K > D, a noise variance that is not positive, NaN; and whatever asks for x [..., D] and observed [..., D]: shapes or
+    a dtype that do not fit, NaN at an observed token, a covariance lost to rounding.
     """
 
-    def __init__(self, weight, noise_variance, mean=None):
+    def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
         if weight.ndim != 2 or not torch.is_floating_point(weight):
             raise ValueError(f"weight must be a floating matrix [D, K], got shape {tuple(weight.shape)}")
         self.num_tokens, self.num_latents = weight.shape
@@ -99,7 +109,8 @@ class PPCA:
         check_finite(self.mean, what="mean")
 
     @classmethod
-    def fit(cls, data, num_latents, noise_variance=None, mean=None):
+    def fit(cls, data: Tensor | SecondMoment, num_latents: int, noise_variance: Tensor | float | None = None,
+            mean: Tensor | None = None) -> "PPCA":
         """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
         W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N. sigma^2 is
@@ -115,40 +126,38 @@ class PPCA:
         if num_latents > num_tokens - (noise_variance is None):
             raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
                              "or at most D where the noise variance is known")
-        start = cls(data.mean.new_zeros(num_tokens, num_latents), 1.0 if noise_variance is None else noise_variance,
+        model = cls(data.mean.new_zeros(num_tokens, num_latents), 1.0 if noise_variance is None else noise_variance,
                     data.mean if mean is None else mean)  # refuses what the model would refuse, before work starts
         variances, axes = (data if mean is None else data.about(mean)).principal_axes()
-        noise = start.noise_variance
+        noise = model.noise_variance
         if noise_variance is None:
             noise = variances[num_latents:].sum() / (num_tokens - num_latents)
             if not noise > torch.finfo(noise.dtype).eps * variances.sum():
                 raise ValueError(f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully: "
                                  "no noise is left")
         scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
-        start.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K where fewer than K rows are
-        return cls(start.weight, noise, start.mean)
+        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K where fewer than K rows are
+        return cls(model.weight, noise, model.mean)
 
-    def sample(self, num_rows, *, generator):
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         check_count(num_rows, "num_rows")
-        draw = dict(generator=generator, dtype=self.weight.dtype, device=self.weight.device)
-        latents = torch.randn(num_rows, self.num_latents, **draw)
-        noise = torch.randn(num_rows, self.num_tokens, **draw)
+        latents = randn((num_rows, self.num_latents), self.weight, generator)
+        noise = randn((num_rows, self.num_tokens), self.weight, generator)
         return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
 
-    def log_prob(self, x, observed=None):
-        """log p(x_R), nats a row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
-        if observed is None:
-            observed = torch.ones(self.num_tokens, dtype=torch.bool, device=x.device)
+    def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         seen, root = self._prepare(x, observed)
         projected = seen @ self.weight  # W_R^T (x_R - mu_R), [..., K]
         squared = seen.square().sum(-1) - (projected * _rows_times(projected, torch.cholesky_inverse(root))).sum(-1)
         count = observed.sum(-1).to(self.weight.dtype)
-        log_det = (count - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal(
-            dim1=-2, dim2=-1).log().sum(-1)
+        log_det = (count - self.num_latents) * self.noise_variance.log()
+        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return -0.5 * (count * LOG_2PI + log_det + squared / self.noise_variance)
 
-    def conditional_moments(self, x, observed):
+    def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
 
         At observed tokens: the token itself, and 0.
@@ -159,64 +168,67 @@ class PPCA:
         mean = self.mean + latent @ self.weight.T
         # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
         variance = self.noise_variance * (1 + inverse.flatten(-2) @ self._outer().T)
-        mean, observed_, x_ = torch.broadcast_tensors(mean, observed, x)
-        return torch.where(observed_, x_, mean), torch.where(observed, 0.0, variance)
+        return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
 
-    def conditional_log_prob(self, x, observed):
-        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens."""
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
         mean, variance = self.conditional_moments(x, observed)
         variance = torch.where(observed, 1.0, variance)
         log_prob = -0.5 * (LOG_2PI + variance.log() + (x - mean).square() / variance)
         return torch.where(observed, 0.0, log_prob)
 
-    def summarise(self, x):
+    def summarise(self, x: Tensor) -> SecondMoment:
         """The rows' SecondMoment: `mean_conditional_log_prob` needs nothing else of them."""
         check_rows(x, self.num_tokens)
         return SecondMoment.of(x)
 
-    def mean_conditional_log_prob(self, data, observed):
-        """log p(x_j | x_R) averaged over rows, nats [P, D], for masks observed [P, D] shared by all rows.
+    def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share.
 
         data: rows [N, D], or their SecondMoment, or that of a population: then the mean is an expectation. The mean of
-        (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost a mask does not grow with N.
+        (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
         """
         moment = data if isinstance(data, SecondMoment) else self.summarise(data)
         check_shapes(moment.mean, observed, self.num_tokens, self.weight)
-        about_mu = moment.about(self.mean)
+        about_mu, outer = moment.about(self.mean), self._outer()
         step = max(1, BLOCK // self.weight.numel())
-        return torch.cat([self._mean_block(about_mu, part) for part in observed.split(step)])
+        return torch.cat([self._mean_block(about_mu, part, outer) for part in observed.split(step)])
 
-    def _mean_block(self, moment, observed):
+    def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
+        """The same for a few masks, the second moment C about mu and `_outer`.
+
+        With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
+        C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
+        """
         wt = self.weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
-        cross = moment.times(seen)  # W_R^T C, C the second moment about mu [P, K, D]
-        inverse = torch.cholesky_inverse(self._root(observed)).mT  # symmetric, and this way contiguous [P, K, K]
-        gain = inverse @ wt  # A^-1 W^T [P, K, D]
-        latent_second = cross @ seen.mT  # W_R^T C_RR W_R [P, K, K]
-        change = (latent_second @ inverse @ wt).sub(cross, alpha=2)  # latent_second @ gain - 2 cross [P, K, D]
+        cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
+        inverse = torch.cholesky_inverse(self._root(observed, outer)).mT  # symmetric; contiguous this way [P, K, K]
+        gain = inverse @ wt  # g_j side by side [P, K, D]
+        change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
         variance = self.noise_variance * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
-    def mean_log_prob(self, data):
-        """The LML averaged over rows, nats a row (a scalar); data as in `mean_conditional_log_prob`."""
+    def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
+        """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
         moment = (data if isinstance(data, SecondMoment) else self.summarise(data)).about(self.mean)
-        root = self._root(torch.ones(1, self.num_tokens, dtype=torch.bool, device=self.weight.device))[0]
+        root = self._root(all_observed(self.num_tokens, self.weight.device), self._outer())
         projected = torch.linalg.solve_triangular(root, self.weight.T, upper=False)  # L^-1 W^T [K, D]
         explained = (moment.times(projected) * projected).sum()
         squared = (moment.diagonal().sum() - explained) / self.noise_variance
         log_det = (self.num_tokens - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal().log().sum()
         return -0.5 * (self.num_tokens * LOG_2PI + log_det + squared)
 
-    def _prepare(self, x, observed):
+    def _prepare(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K]."""
         check_shapes(x, observed, self.num_tokens, self.weight)
         check_finite(x, observed)
-        return torch.where(observed, x - self.mean, 0.0), self._root(observed)
+        return torch.where(observed, x - self.mean, 0.0), self._root(observed, self._outer())
 
-    def _root(self, observed):
-        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]."""
-        gram = (observed.to(self.weight.dtype) @ self._outer()).unflatten(-1, (self.num_latents, self.num_latents))
+    def _root(self, observed: Tensor, outer: Tensor) -> Tensor:
+        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: see `_outer`."""
+        gram = (observed.to(self.weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self.noise_variance * eye)
         if failed.any():
@@ -224,11 +236,11 @@ class PPCA:
                              f"{int((failed > 0).sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small")
         return root
 
-    def _outer(self):
+    def _outer(self) -> Tensor:
         """w_j w_j^T for each token [D, K K]."""
         return (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)
 
 
-def _rows_times(rows, matrices):
+def _rows_times(rows: Tensor, matrices: Tensor) -> Tensor:
     """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, it never copies a matrix that many rows share."""
     return torch.einsum("...k,...kl->...l", rows, matrices)

@@ -1,10 +1,13 @@
 """How far a model falls short of the truth, size by size, where the truth is known."""
 
 import torch
+from torch import Tensor
 
 from ..checks import check_shapes
+from ..protocol import VocabularyModel
+from .blocks import blocks
 
-BLOCK = 256
+BLOCK = 2048  # rows answered for at once
 
 
 class Shortfall:
@@ -15,21 +18,19 @@ class Shortfall:
     `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
     """
 
-    def __init__(self, model, truth):
+    def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:
         if (model.num_tokens, model.vocab_size) != (truth.num_tokens, truth.vocab_size):
             raise ValueError(f"{model.num_tokens} tokens of {model.vocab_size} words against {truth.num_tokens} of "
                              f"{truth.vocab_size}")
         self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
 
-    def conditional_log_prob(self, x, observed):
-        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats [..., D]; exactly 0 at observed tokens."""
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; exactly 0 at observed tokens."""
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
-        flat = zip(x.reshape(-1, self.num_tokens).split(8 * BLOCK),
-                   observed.reshape(-1, self.num_tokens).split(8 * BLOCK), strict=True)
-        return torch.cat([self._minus_kl(*part) for part in flat]).view(x.shape)
+        return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(x.shape)
 
-    def _minus_kl(self, x, observed):
+    def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:
         p, q = self.truth.vocabulary_log_prob(x, observed), self.model.vocabulary_log_prob(x, observed)
         kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
         return torch.where(observed, 0.0, -kl)

@@ -5,26 +5,29 @@ here. Nothing makes its answers the conditionals of one joint distribution.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
-from torch import nn
+from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm
-from torch.nn.utils import skip_init
 
 from ..checks import check_count, check_shapes, check_vocabulary
+from ..protocol import at_masked
+from .blocks import blocks
 
 BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
 
 
 class MaskedTransformer(nn.Module):
-    """Tokens 0.0, 1.0, ..., V - 1 in rows of D; float32. The weights are drawn from `generator`.
+    """Tokens 0.0, 1.0, ..., V - 1 in rows of D; float32. The weights are drawn from `generator`, and lie where it does.
 
     Pre-norm layers; in place of positions, a learned bias for each head and distance, which starts with the heads
     looking one token back, one ahead, two back, two ahead and so on: learning to look nearby is what takes a small
     network longest. Raises ValueError: a count below 1, or a width that the heads do not divide.
     """
 
-    def __init__(self, num_tokens, vocab_size, *, width=48, num_layers=3, num_heads=4, generator):
+    def __init__(self, num_tokens: int, vocab_size: int, *, width: int = 48, num_layers: int = 3, num_heads: int = 4,
+                 generator: Generator) -> None:
         for name, count in dict(num_tokens=num_tokens, vocab_size=vocab_size, width=width, num_layers=num_layers,
                                 num_heads=num_heads).items():
             check_count(count, name)
@@ -32,34 +35,35 @@ class MaskedTransformer(nn.Module):
             raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
         super().__init__()
         self.num_tokens, self.vocab_size = num_tokens, vocab_size
-        self.embedding = skip_init(nn.Embedding, vocab_size + 1, width)  # the last one stands for a masked token
+        # The last row of the embedding stands for a masked token.
+        self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(device=generator.device)
         nn.init.normal_(self.embedding.weight, generator=generator)
         self.layers = nn.ModuleList(Layer(num_tokens, width, num_heads, generator) for _ in range(num_layers))
         self.readout = _linear(width, vocab_size, generator)
+        self.to(generator.device)
 
-    def vocabulary_log_prob(self, x, observed):
-        """log p(x_j = v | x_R), nats [..., D, V], at every token; at an observed one it is what the network would say.
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]; at an observed token it is what the network would say.
 
         x [..., D] and observed [..., D] broadcast. Raises ValueError: an unknown token id.
         """
         return self._answer(x, observed, lambda log_prob, ids: log_prob)
 
-    def conditional_log_prob(self, x, observed):
-        """log p(x_j | x_R), nats [..., D]; exactly 0 at observed tokens; NaN where a masked token is NaN itself."""
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
         answer = self._answer(x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1))
-        return torch.where(observed, 0.0, answer + torch.where(torch.isnan(x), x, 0.0).to(answer.dtype))
+        return at_masked(answer, x, observed)
 
-    def _answer(self, x, observed, read):
+    def _answer(self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """read(log-probabilities [n, D, V], token ids [n, D]), row by row, for x and observed broadcast together."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
-        flat_ids, flat_seen = ids.reshape(-1, self.num_tokens), seen.reshape(-1, self.num_tokens)
-        block = len(flat_ids) if torch.is_grad_enabled() else BLOCK
-        parts = [read(self(*part), part[0]) for part in zip(flat_ids.split(block), flat_seen.split(block), strict=True)]
+        size = max(1, ids.numel()) if torch.is_grad_enabled() else BLOCK
+        parts = [read(self(*block), block[0]) for block in blocks(ids, seen, size)]
         return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
 
-    def forward(self, ids, seen):
+    def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
         """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
         hidden = self.embedding(torch.where(seen, ids, self.vocab_size))  # [n, D, width]
         for layer in self.layers:
@@ -70,7 +74,9 @@ class MaskedTransformer(nn.Module):
 class Layer(nn.Module):
     """hidden + attention(norm(hidden)), then the same with a two-layer perceptron."""
 
-    def __init__(self, num_tokens, width, num_heads, generator):
+    offset: Tensor
+
+    def __init__(self, num_tokens: int, width: int, num_heads: int, generator: Generator) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.query_key_value = _linear(width, 3 * width, generator)
@@ -82,7 +88,8 @@ class Layer(nn.Module):
         self.distance = nn.Parameter(-0.5 * far)
         self.register_buffer("offset", place - place[:, None] + num_tokens - 1)  # [D, D], an index into `distance`
 
-    def forward(self, hidden):
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden [n, D, width] one layer on: [n, D, width]."""
         heads = self.query_key_value(_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))  # [n, D, 3, heads, size]
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         weight = query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]  # [n, heads, D, D]
@@ -90,13 +97,13 @@ class Layer(nn.Module):
         return hidden + self.down(gelu(self.up(_norm(hidden))))
 
 
-def _norm(hidden):
+def _norm(hidden: Tensor) -> Tensor:
     return layer_norm(hidden, hidden.shape[-1:])
 
 
-def _linear(num_in, num_out, generator):
-    """A linear map with weights N(0, 1 / num_in) and no bias at the start."""
-    linear = skip_init(nn.Linear, num_in, num_out)
+def _linear(num_in: int, num_out: int, generator: Generator) -> nn.Linear:
+    """A linear map with weights N(0, 1 / num_in), drawn where the generator lives, and no bias at the start."""
+    linear = nn.Linear(num_in, num_out, device="meta").to_empty(device=generator.device)
     nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear

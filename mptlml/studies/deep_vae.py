@@ -1,15 +1,20 @@
 """How the deep VAE of Chapter 9 is trained: on the page, and in the long runs behind it (benchmarks/deep_vae.py)."""
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 import torch
+from torch import Generator, Tensor
 
 from .. import objectives
 from ..checks import check_count
-from ..data.images import train_and_held_out
-from ..models.deep_vae import DeepVAE, Recursive, check_pixels
+from ..data.images import Images, train_and_held_out
+from ..draws import randperm
+from ..models.deep_vae import DeepVAE, Recursive
 from ..models.importance import Importance
-from ..training import fit
+from ..training import History, fit
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
@@ -19,7 +24,7 @@ SCORED = 100  # training and held-out images that score a network
 
 # What is maximised. The recursion: three passes, z drawn, gradients through the last pass, hidden tokens start at the
 # mean image, ReLU; each of the variants changes one of these. The weighted schemes draw z from the encoder.
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "T = 1": {"num_passes": 1},
     "T = 2": {"num_passes": 2},
     "T = 5": {"num_passes": 5},
@@ -37,13 +42,15 @@ WEIGHTED = {  # mask sizes; does the encoder learn from the ELBO of the visible 
 SCHEMES = ("elbo", "recursion", *VARIANTS, *WEIGHTED)
 
 
-def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, track=None, track_every=300):
+def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, noise: float | None = None,
+          stop: int | None = None, track: Mapping[str, Callable[[DeepVAE], Any]] | None = None,
+          track_every: int = 300) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with one seed start from the
-    same weights. noise: hold the likelihood's standard deviation there, else it is learned. stop: leave after so many
-    of the `num_steps`, over which the learning rate falls. track: {name: function of the network}, as in `fit`. Raises
-    ValueError: an unknown scheme, counts below 1, noise not positive.
+    same weights. noise: hold the likelihood's standard deviation there, else it is learned. The learning rate falls
+    over `num_steps`; stop: leave after that many of them. track: {name: function of the network}, as in `fit`. Raises
+    ValueError: an unknown scheme, counts below 1, stop above `num_steps`, noise not positive.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
@@ -51,43 +58,48 @@ def train(scheme, rows, *, seed, num_steps=LONG_RUN, noise=None, stop=None, trac
         raise ValueError(f"noise must be positive, got {noise!r}")
     check_count(num_steps, "num_steps")
     options = {"fill": rows.mean(0), **VARIANTS.get(scheme, {})}
-    generator = torch.Generator(rows.device).manual_seed(seed)
     vae = DeepVAE(rows.shape[1], activation=options.pop("activation", "relu"),
-                  generator=torch.Generator().manual_seed(seed)).to(rows.device)
+                  generator=Generator().manual_seed(seed)).to(rows.device)
     if noise is not None:
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
-    history = fit(_objective(scheme, vae, rows, options, generator), vae.parameters(), num_steps=stop or num_steps,
+    objective = _objective(scheme, vae, rows, options, Generator(rows.device).manual_seed(seed))
+    history = fit(objective, vae.parameters(), num_steps=num_steps if stop is None else stop,
                   learning_rate=LEARNING_RATE, decay=num_steps, track_every=track_every, name=f"{scheme}, seed {seed}",
-                  track={key: lambda measure=measure: measure(vae) for key, measure in (track or {}).items()})
+                  track={key: partial(measure, vae) for key, measure in (track or {}).items()})
     return vae.requires_grad_(False), history
 
 
-def images(name):
+def images(name: str) -> tuple[Tensor, Tensor, Images]:
     """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, as `train_and_held_out` parts them."""
     rows, held_out, found = train_and_held_out(name)
-    return check_pixels(rows.pixels).float(), check_pixels(held_out.pixels).float(), found
+    return rows.pixels.float(), held_out.pixels.float(), found
 
 
-def mean_lml(vae, rows, num_samples=200, **options):
-    """Estimated log p(x), nats [N], and effective sample sizes [N], of rows [N, D]: the same draws at every call."""
-    generator = torch.Generator(rows.device).manual_seed(0)
-    with torch.no_grad():
-        return Importance(vae, generator, num_samples, **options).log_prob(rows, with_sizes=True)
+@torch.no_grad()
+def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any) -> tuple[Tensor, Tensor]:
+    """Estimated log p(x), nats per row [N], and effective sample sizes [N], of rows [N, D]: the same draws each time.
+
+    options: of `Importance`.
+    """
+    generator = Generator(rows.device).manual_seed(0)
+    return Importance(vae, generator, num_samples, **options).log_prob_and_size(rows)
 
 
-def _objective(scheme, vae, rows, options, generator):
-    """What is maximised, nats a row, over a fresh batch at each call and with a mask for each of its rows."""
-    def batch():
-        return rows[torch.randperm(len(rows), generator=generator, device=rows.device)[:BATCH]]
+def _objective(scheme: str, vae: DeepVAE, rows: Tensor, options: dict[str, Any],
+               generator: Generator) -> Callable[[], Tensor]:
+    """What is maximised, nats per row, over a fresh batch at each call and with a mask for each of its rows."""
+    def batch() -> Tensor:
+        return rows[randperm(len(rows), rows, generator)[:BATCH]]
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
     sizes, own_encoder = WEIGHTED.get(scheme, ("fixed", False))
+    model: Importance | Recursive
     if scheme in WEIGHTED:
         model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"], own_encoder=own_encoder)
     else:
         model = Recursive(vae, generator, **options)
-    masks = dict(share_masks=False, generator=generator)
     if sizes == "uniform":
-        return lambda: objectives.uniform_size(model, batch(), **masks)
-    return lambda: objectives.fixed_size(model, batch(), round(SHARE * vae.num_tokens), **masks)
+        return lambda: objectives.uniform_size(model, batch(), share_masks=False, generator=generator)
+    size = round(SHARE * vae.num_tokens)
+    return lambda: objectives.fixed_size(model, batch(), size, share_masks=False, generator=generator)
