@@ -188,7 +188,7 @@ def test_a_sentence_curve_in_three_units(bert, generator):
     nats = curve.area().mean
     assert nats == pytest.approx(curve.mean.sum())
     assert curve.area("token").mean == pytest.approx(nats / curve.num_tokens)
-    assert curve.area("bits a word").mean == pytest.approx(-nats / math.log(2) / 6)
+    assert curve.area("bits per word").mean == pytest.approx(-nats / math.log(2) / 6)
     assert curve.quadrature_error == 0
     with pytest.raises(ValueError, match="unit must be one of"):
         curve.area("sentences")
@@ -228,7 +228,7 @@ def test_rate_curve_weighs_rows_by_their_length():
     np.testing.assert_allclose(curve.weights, [0.5, 0.5])
     assert curve.area().mean == pytest.approx(-2.0)
     assert curve.area("sentence").mean == pytest.approx(-40.0)
-    assert curve.area("bits a word").mean == pytest.approx(2.0 * 40 / 12 / math.log(2))
+    assert curve.area("bits per word").mean == pytest.approx(2.0 * 40 / 12 / math.log(2))
     assert curve_of([[-1.0]] * 2, (0.3, 0.6), (5,)).share_above(0.5) == pytest.approx(0.5, abs=1e-3)
 
 
