@@ -11,6 +11,8 @@ from typing import Any, Protocol, TypeGuard
 import torch
 from torch import Tensor
 
+Data = Any  # rows [N, D], a tensor, or what a model's own `summarise` made of them
+
 
 class ConditionalModel(Protocol):
     """What every model answers."""
@@ -36,21 +38,39 @@ class TractableModel(ConditionalModel, Protocol):
         ...
 
 
+class VocabularyModel(Protocol):
+    """A model that answers for every word v = 0..V - 1 at every token, also at those that it sees."""
+
+    @property
+    def num_tokens(self) -> int:
+        """D, the number of tokens in a row."""
+        ...
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of values a token can take."""
+        ...
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]."""
+        ...
+
+
 class MeanModel(ConditionalModel, Protocol):
     """A model that can average over rows faster than by answering for each. All three methods are optional.
 
     data: rows [N, D], or what `summarise` made of them.
     """
 
-    def summarise(self, x: Tensor) -> Any:
+    def summarise(self, x: Tensor) -> Data:
         """What of the rows x [N, D] their mean score depends on; the summary has a `device`, as a tensor has."""
         ...
 
-    def mean_conditional_log_prob(self, data: Any, observed: Tensor) -> Tensor:
+    def mean_conditional_log_prob(self, data: Data, observed: Tensor) -> Tensor:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share."""
         ...
 
-    def mean_log_prob(self, data: Any) -> Tensor:
+    def mean_log_prob(self, data: Data) -> Tensor:
         """log p(x) averaged over rows, nats per row: a scalar."""
         ...
 
@@ -68,18 +88,18 @@ def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
     return torch.where(observed, 0.0, torch.where(x.isnan(), math.nan, answer))
 
 
-def summarise(model: ConditionalModel, x: Tensor) -> Any:
+def summarise(model: ConditionalModel, x: Tensor) -> Data:
     """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x."""
     method = getattr(model, "summarise", None)
     return x if method is None else method(x)
 
 
-def scores_means(model: Any) -> TypeGuard[MeanModel]:
+def scores_means(model: ConditionalModel) -> TypeGuard[MeanModel]:
     """Whether the model averages over rows by itself: it has `mean_conditional_log_prob`."""
     return hasattr(model, "mean_conditional_log_prob")
 
 
-def mean_log_prob(model: Any, data: Any) -> Tensor:
+def mean_log_prob(model: TractableModel, data: Data) -> Tensor:
     """log p(x) averaged over rows, nats per row, a scalar: `data` is rows [N, D] or `summarise(model, x)`."""
     method = getattr(model, "mean_log_prob", None)
     return model.log_prob(data).mean() if method is None else method(data)

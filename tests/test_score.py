@@ -254,7 +254,7 @@ def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
 @every_way
 def test_memory_stays_bounded(options, generator, monkeypatch):
     """Whatever the number of rows and masks, a model is asked for at most MOST_ELEMENTS answers at once."""
-    monkeypatch.setattr("mptlml.score.MOST_ELEMENTS", 1000)
+    monkeypatch.setattr("mptlml.score.MAX_ELEMENTS", 1000)
     model, x = Recorder(4), torch.zeros(60, 4, dtype=torch.float64)
     curve = score_curve(model, x, num_masks=100, generator=generator, **options)  # 24,000 answers a size
     assert model.largest <= 1000 and 4 * 24 <= model.calls < 4 * 40
@@ -276,7 +276,7 @@ def test_blocks_change_nothing(generator, monkeypatch):
         return curve.rows, curve.variance, exact_curve(model, x).rows, chain_rule(model, x, all_orders(5)[:7])
 
     whole = answers()
-    monkeypatch.setattr("mptlml.score.MOST_ELEMENTS", 70)  # less than the answers of one order, or of one size's masks
+    monkeypatch.setattr("mptlml.score.MAX_ELEMENTS", 70)  # less than the answers of one order, or of one size's masks
     for one, other in zip(whole, answers(), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
 
