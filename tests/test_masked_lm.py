@@ -5,31 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import global_states
-from transformers import (
-    BertConfig,
-    DistilBertConfig,
-    ElectraConfig,
-    GPT2Config,
-    GPT2LMHeadModel,
-    ModernBertConfig,
-    RobertaConfig,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+import transformers
+from conftest import DEVICES, global_states
 
-from mptlml import (
-    all_orders,
-    chain_rule,
-    exact_curve,
-    objectives,
-    order_spread,
-    random_masks,
-    random_orders,
-    score_curve,
-)
+from mptlml import all_orders, chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders
 from mptlml.data.text import make_tokenizer
-from mptlml.models.masked_lm import MaskedLM, corrupt
+from mptlml.models.masked_lm import CORRUPTIONS, MaskedLM, corrupt
 from mptlml.models.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
@@ -39,32 +20,36 @@ PAD = TOKENIZER.pad_token_id
 SIZE = dict(vocab_size=len(TOKENIZER), pad_token_id=PAD)
 SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32, initializer_range=0.3,
              hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **SIZE)
+SHORT = dict(max_position_embeddings=40)
 CONFIGS = {
-    "BERT": BertConfig(**SMALL, max_position_embeddings=40),
-    "RoBERTa": RobertaConfig(**SMALL, max_position_embeddings=40),
-    "DistilBERT": DistilBertConfig(**SIZE, dim=16, n_layers=2, n_heads=2, hidden_dim=32, initializer_range=0.3,
-                                   dropout=0.0, attention_dropout=0.0, max_position_embeddings=40),
-    "ELECTRA's generator": ElectraConfig(**SMALL, embedding_size=12, max_position_embeddings=40),
-    "ModernBERT": ModernBertConfig(**SIZE, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-                                   intermediate_size=32, initializer_range=0.3, max_position_embeddings=40,
-                                   cls_token_id=TOKENIZER.cls_token_id, sep_token_id=TOKENIZER.sep_token_id,
-                                   bos_token_id=TOKENIZER.cls_token_id, eos_token_id=TOKENIZER.sep_token_id),
+    "BERT": transformers.BertConfig(**SMALL, **SHORT),
+    "RoBERTa": transformers.RobertaConfig(**SMALL, **SHORT),
+    "DistilBERT": transformers.DistilBertConfig(
+        **SIZE, **SHORT, dim=16, n_layers=2, n_heads=2, hidden_dim=32, initializer_range=0.3, dropout=0.0,
+        attention_dropout=0.0),
+    "ELECTRA's generator": transformers.ElectraConfig(**SMALL, **SHORT, embedding_size=12),
+    "ModernBERT": transformers.ModernBertConfig(
+        **SIZE, **SHORT, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        initializer_range=0.3, cls_token_id=TOKENIZER.cls_token_id, sep_token_id=TOKENIZER.sep_token_id,
+        bos_token_id=TOKENIZER.cls_token_id, eos_token_id=TOKENIZER.sep_token_id),
 }
 
 
-@pytest.fixture(params=CONFIGS.values(), ids=CONFIGS.keys(), scope="module")
-def lm(request):
+def tiny(name, batch_tokens=100):
     """A tiny random network in double precision, so that equal means equal."""
-    made = MaskedLM.random(request.param, TOKENIZER, seed=3, batch_tokens=100)
+    made = MaskedLM.random(CONFIGS[name], TOKENIZER, seed=3, batch_tokens=batch_tokens)
     made.model.double()
     return made
+
+
+@pytest.fixture(params=CONFIGS, scope="module")
+def lm(request):
+    return tiny(request.param)
 
 
 @pytest.fixture(scope="module")
 def bert():
-    made = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3, batch_tokens=100)
-    made.model.double()
-    return made
+    return tiny("BERT")
 
 
 def one_at_a_time(lm, ids, observed):
@@ -86,15 +71,6 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
     truth = torch.stack([one_at_a_time(lm, ids, mask) for mask in observed])
     torch.testing.assert_close(answer, truth, rtol=0, atol=1e-10)
     assert (answer[observed] == 0).all() and (answer[~observed] < 0).all()
-
-
-def test_conditionals_are_distributions(lm):
-    ids = lm.encode(SENTENCE)
-    observed = torch.arange(len(ids)) % 2 == 0
-    x = ids.double().repeat(lm.vocab_size, 1)
-    values = torch.arange(lm.vocab_size, dtype=torch.float64)[:, None].expand_as(x)
-    total = lm.at_length(len(ids)).conditional_log_prob(torch.where(observed, x, values), observed).exp().sum(0)
-    torch.testing.assert_close(total[~observed], torch.ones_like(total[~observed]), rtol=0, atol=1e-10)
 
 
 def test_garbage_at_masked_tokens_predicts_nothing(lm):
@@ -137,9 +113,6 @@ def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
         holes = ~torch.eye(len(ids), dtype=torch.bool)
         truth = sum(one_at_a_time(lm, ids, mask).sum() for mask in holes)
         assert value.item() == pytest.approx(truth.item(), abs=1e-10)
-        left_end = score_curve(lm.at_length(len(ids)), ids[None].double(), [len(ids)], generator=torch.Generator())
-        assert left_end.mean[0] * len(ids) == pytest.approx(
-            one_at_a_time(lm, ids, torch.zeros(len(ids), dtype=torch.bool)).sum().item(), abs=1e-10)
 
 
 def test_chain_rule_is_that_of_score(lm, generator):
@@ -236,10 +209,33 @@ def test_rate_curve_agrees_with_the_curve_by_size(bert, generator):
     """One row of D tokens: rate r reads the size round(r D), the same score up to the draw of the masks."""
     corpus = bert.sentences([SENTENCE])
     num_tokens = len(corpus.rows[0])
-    by_rate = bert.rate_curve(corpus, [1 / num_tokens, 1.0], num_masks=300, generator=generator)
-    exact = exact_curve(bert.at_length(num_tokens), corpus.rows[0][None].double()) if num_tokens <= 10 else None
-    assert exact is not None and by_rate.mean[-1] == pytest.approx(exact.mean[-1], abs=1e-9)
-    assert by_rate.mean[0] == pytest.approx(exact.mean[0], abs=0.3)
+    by_rate = bert.rate_curve(corpus, [0.01, 0.4, 1.0], num_masks=300, generator=generator)
+    exact = exact_curve(bert.at_length(num_tokens), corpus.rows[0][None].double()).mean
+    assert by_rate.mean[-1] == pytest.approx(exact[-1], abs=1e-9)
+    np.testing.assert_allclose(by_rate.mean[:2], exact[[0, round(0.4 * num_tokens) - 1]], rtol=0, atol=0.15)
+
+
+@pytest.mark.parametrize("rule", CORRUPTIONS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_is_drawn_depends_on_no_batch(rule, device):
+    """One seed, texts of many lengths: alone or together in a batch, each token is shown as it was drawn for it."""
+    def scores(batch_tokens):
+        lm = tiny("BERT", batch_tokens)
+        draw = torch.Generator(device).manual_seed(5)
+        curve = lm.rate_curve(lm.sentences(TEXTS), [0.3, 0.9], num_masks=4, corruption=rule, generator=draw)
+        x, observed = torch.full((9, 6), 7.0, dtype=torch.float64), torch.arange(6) % 3 == 0
+        model = lm.at_length(6, corruption=rule, generator=draw)
+        return np.concatenate([curve.scores.ravel(), model.conditional_log_prob(x, observed).ravel()])
+
+    np.testing.assert_allclose(scores(8), scores(40), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(scores(8), scores(1024), rtol=0, atol=1e-12)
+
+
+def test_curves_and_corpora_compare_by_identity(bert, generator):
+    corpus = bert.sentences([SENTENCE])
+    rates = bert.rate_curve(corpus, [0.5], generator=generator)
+    for made in (corpus, rates, bert.curve(SENTENCE, generator=generator)):
+        assert made == made and made != object() and len({made, made}) == 1
 
 
 def test_blocks_run_texts_together(bert):
@@ -290,42 +286,37 @@ def test_same_seed_same_result(bert):
 
 # What is refused ------------------------------------------------------------------------------------------------------
 
-def untrained(config):
-    from transformers import AutoModelForMaskedLM
-
+def untrained(kind, config):
     with torch.random.fork_rng(devices=[]):
-        return AutoModelForMaskedLM.from_config(config)
+        return kind(config)
 
 
 def test_models_of_another_kind_are_refused():
-    with torch.random.fork_rng(devices=[]):
-        gpt = GPT2LMHeadModel(GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=40, vocab_size=len(TOKENIZER)))
-        t5 = T5ForConditionalGeneration(T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, **SIZE))
+    gpt = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=40, vocab_size=len(TOKENIZER))
+    t5 = transformers.T5Config(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, **SIZE)
     with pytest.raises(ValueError, match="causal.*AutoModelForMaskedLM"):
-        MaskedLM(gpt, TOKENIZER)
+        MaskedLM(untrained(transformers.GPT2LMHeadModel, gpt), TOKENIZER)
     with pytest.raises(ValueError, match="encoder-decoder.*AutoModelForMaskedLM"):
-        MaskedLM(t5, TOKENIZER)
-    base = untrained(CONFIGS["BERT"]).bert
+        MaskedLM(untrained(transformers.T5ForConditionalGeneration, t5), TOKENIZER)
     with pytest.raises((ValueError, AttributeError)):
-        MaskedLM(base, TOKENIZER)
+        MaskedLM(untrained(transformers.BertModel, CONFIGS["BERT"]), TOKENIZER)
 
 
 def test_tokenizers_that_do_not_fit_are_refused():
-    model = untrained(CONFIGS["BERT"])
+    def bert_of(**changes):
+        config = transformers.BertConfig(**{**SMALL, **SHORT, **changes})
+        return untrained(transformers.BertForMaskedLM, config)
+
     no_mask = make_tokenizer(TEXTS, 60)
     no_mask.mask_token = None
     with pytest.raises(ValueError, match="no mask token"):
-        MaskedLM(model, no_mask)
-    for size in (len(TOKENIZER) + 1, len(TOKENIZER) + 500):
-        other = make_tokenizer(TEXTS, size, fill=True)
-        small = untrained(BertConfig(**{**SMALL, "vocab_size": len(TOKENIZER)}, max_position_embeddings=40))
+        MaskedLM(bert_of(), no_mask)
+    larger = make_tokenizer(TEXTS, len(TOKENIZER) + 1, fill=True)
+    for model, tokenizer in ((bert_of(), larger), (bert_of(vocab_size=1000), TOKENIZER)):
         with pytest.raises(ValueError, match="load both under the same name"):
-            MaskedLM(small, other)
-    large = untrained(BertConfig(**{**SMALL, "vocab_size": 1000}, max_position_embeddings=40))
-    with pytest.raises(ValueError, match="load both under the same name"):
-        MaskedLM(large, TOKENIZER)
+            MaskedLM(model, tokenizer)
     with pytest.raises(ValueError, match="pads with token 3"):
-        MaskedLM(untrained(BertConfig(**{**SMALL, "pad_token_id": 3}, max_position_embeddings=40)), TOKENIZER)
+        MaskedLM(bert_of(pad_token_id=3), TOKENIZER)
 
 
 @pytest.mark.parametrize(("call", "message"), [
@@ -342,11 +333,12 @@ def test_tokenizers_that_do_not_fit_are_refused():
     (lambda lm, g: lm.rate_curve(lm.sentences(TEXTS), [0.0], generator=g), r"must lie in \(0, 1\]"),
     (lambda lm, g: lm.chain_rule(SENTENCE, [[0, 1]]), "orders must be permutations"),
     (lambda lm, g: lm.at_length(2).conditional_log_prob(torch.tensor([1.0, 999.0]), torch.tensor([True, False])),
-     "token ids must be whole numbers below"),
+     r"must be whole numbers in 0\.\."),
     (lambda lm, g: lm.at_length(2).conditional_log_prob(torch.tensor([1.0, 1.5]), torch.tensor([True, False])),
-     "token ids must be whole numbers below"),
+     r"must be whole numbers in 0\.\."),
     (lambda lm, g: lm.at_length(2).conditional_log_prob(torch.tensor([math.nan, 1]), torch.tensor([True, False])),
-     "NaN or infinity"),
+     "e.g. nan"),
+    (lambda lm, g: tiny("BERT", batch_tokens=0), "batch_tokens must be a whole number"),
 ])
 def test_bad_input_is_refused(bert, generator, call, message):
     with pytest.raises(ValueError, match=message):
