@@ -1,4 +1,4 @@
-"""The schemes of training on the known language, and the objectives that only they use."""
+"""Studies without a file of tests of their own: the known language with its objectives, and the scripts' rows."""
 
 import math
 
@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from mptlml import objectives
-from mptlml.models import HiddenMarkovModel
+from mptlml.models import PPCA, HiddenMarkovModel
 from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, pretrain, sentence
+from mptlml.studies.scripts_data import scripts_rows
 
 
 class Asked:
@@ -30,31 +31,21 @@ class Asked:
 
 @pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
-    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws, every size is met."""
-    seen = torch.zeros(10)
-    for _ in range(40):
+    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size.
+
+    Scores depend on the token alone, so that D S(x; m) has for every size the mean 10 times that of -1..-10.
+    """
+    met, values = torch.zeros(num_rows, 10), []
+    for _ in range(100):
         model = Asked()
-        objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator)
+        values.append(objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator))
         sizes = (~model.observed[0]).sum(-1).flatten()
         count = torch.bincount(sizes - 1, minlength=10)
         assert (count.view(-1, together).sum(-1) == times).all()
-        seen += count
-    assert (seen > 0).all()
-
-
-def test_stratified_sizes_have_the_mean_of_uniform_ones(generator):
-    """With scores that depend on the token alone, D S(x; m) is 10 times the mean of -1..-10 for every size."""
-    model, x = Asked(), torch.zeros(10, 10)
-    values = torch.stack([objectives.stratified_size(model, x, generator=generator) for _ in range(400)])
-    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(400)
-
-
-def test_rows_meet_sizes_in_a_random_order(generator):
-    model, sizes = Asked(), []
-    for _ in range(30):
-        objectives.stratified_size(model, torch.zeros(10, 10), generator=generator)
-        sizes.append((~model.observed[-1]).sum(-1).flatten()[0].item())
-    assert len(set(sizes)) > 5
+        met[torch.arange(num_rows), sizes - 1] += 1
+    assert (met > 0).all()
+    values = torch.stack(values)
+    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
 def test_eighty_ten_ten(generator):
@@ -107,3 +98,25 @@ def test_unknown_schemes_are_refused():
 def test_sentences_are_wrapped_words():
     assert sentence(torch.tensor([0.0, 3.0, 12.0])) == f"{WORDS[0]} {WORDS[3]} {WORDS[12]}" == "the boat drifts"
     assert sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"
+
+
+# Rows as the authors' scripts draw them ------------------------------------------------------------------------------
+
+def test_the_exact_lml_of_table_1_is_met_to_its_printed_digits():
+    x, weight, noise_variance = scripts_rows(1000, 200, 5, seed=1991)
+    assert f"{PPCA(weight, noise_variance).log_prob(x).mean():.2f}" == "-60.34"
+
+
+def test_the_stream_is_that_of_the_global_seed_in_the_order_weight_latents_noise():
+    x, weight, noise_variance = scripts_rows(7, 6, 2, seed=44)
+    with torch.random.fork_rng():
+        torch.manual_seed(44)
+        expected_weight, latents, noise = torch.randn(6, 2), torch.randn(7, 2), torch.randn(7, 1) / 5
+    assert torch.equal(weight, expected_weight.double()) and noise_variance == 0.2
+    assert torch.equal(x, (latents @ expected_weight.T + noise).double()) and x.dtype == weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("counts", [(0, 5, 2), (5, 0, 2), (5, 5, 0), (2.5, 5, 2)])
+def test_counts_below_one_or_not_whole_are_refused(counts):
+    with pytest.raises(ValueError, match="must be a whole number of at least 1"):
+        scripts_rows(*counts, seed=1)
