@@ -47,13 +47,8 @@ def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> 
 
 def check_binary(x: Tensor, observed: Tensor) -> None:
     """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
-    good = (x == 0) | (x == 1)
-    if good.all():  # nearly always: the rest would double the cost in training
-        return
-    bad = ~good & (observed | ~torch.isnan(x))
-    if bad.any():
-        example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be 0 or 1: {int(bad.sum())} are not in shape {tuple(x.shape)}, e.g. {example:g}")
+    if not ((x == 0) | (x == 1)).all():  # hardly ever: what follows would double the cost in training
+        check_vocabulary(x, observed, 2)
 
 
 def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
@@ -62,8 +57,9 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
     bad = bad & (observed | ~torch.isnan(x))
     if bad.any():
         example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be whole numbers in 0..{vocab_size - 1}: {int(bad.sum())} are not in shape "
-                         f"{tuple(x.shape)}, e.g. {example:g}")
+        words = "0 or 1" if vocab_size == 2 else f"whole numbers in 0..{vocab_size - 1}"
+        raise ValueError(f"tokens must be {words}: {int(bad.sum())} are not in shape {tuple(x.shape)}, "
+                         f"e.g. {example:g}")
 
 
 def check_rows(x: Tensor, num_tokens: int) -> None:

@@ -56,10 +56,9 @@ def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
-    fate = draws.rand(data.shape, data, generator, torch.float32)
-    word = draws.randint(model.vocab_size, data.shape, data, generator).to(data.dtype)
-    shown = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), word, data)
-    answer = model.vocabulary_log_prob(shown, ~chosen | (fate >= 0.8))
+    replaced = draws.bert_rule(data, -1, model.vocab_size, generator)
+    masked = chosen & (replaced < 0)
+    answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
     answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 

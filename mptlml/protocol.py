@@ -15,12 +15,9 @@ Data = Any  # rows [N, D], a tensor, or what a model's own `summarise` made of t
 
 
 class ConditionalModel(Protocol):
-    """What every model answers."""
+    """What every model answers, for rows of D = `num_tokens` tokens."""
 
-    @property
-    def num_tokens(self) -> int:
-        """D, the number of tokens in a row."""
-        ...
+    num_tokens: int
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D], for x [..., D] and observed bool [..., D], which broadcast.
@@ -38,18 +35,10 @@ class TractableModel(ConditionalModel, Protocol):
         ...
 
 
-class VocabularyModel(Protocol):
-    """A model that answers for every word v = 0..V - 1 at every token, also at those that it sees."""
+class VocabularyModel(ConditionalModel, Protocol):
+    """A model that answers for every word v = 0..V - 1, V = `vocab_size`, and also at tokens that it sees."""
 
-    @property
-    def num_tokens(self) -> int:
-        """D, the number of tokens in a row."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """V, the number of values a token can take."""
-        ...
+    vocab_size: int
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V]."""

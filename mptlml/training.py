@@ -37,7 +37,9 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
-    horizon = _horizon(decay, num_steps)
+    horizon = num_steps * decay if isinstance(decay, bool) else check_count(decay, "decay")
+    if 0 < horizon < num_steps:  # the rate would rise again
+        raise ValueError(f"{num_steps} steps are more than the {horizon} over which the learning rate falls to zero")
     parameters, measures = list(parameters), dict(track or {})
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
@@ -68,12 +70,3 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
             schedule.step()
     note(num_steps)
     return history
-
-
-def _horizon(decay: bool | int, num_steps: int) -> int:
-    """Over how many steps the learning rate falls to zero; 0 where it stays. Beyond them it would rise again."""
-    if decay is False or decay is True:
-        return num_steps if decay else 0
-    if num_steps > check_count(decay, "decay"):
-        raise ValueError(f"{num_steps} steps are more than the {decay} over which the learning rate falls to zero")
-    return int(decay)
