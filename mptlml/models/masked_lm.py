@@ -286,9 +286,7 @@ def _replacements(ids: Tensor, mask_id: int, vocab_size: int, rule: str, generat
     _check_corruption(rule, generator)
     if rule == "mask" or generator is None:
         return torch.full_like(ids[..., :1], mask_id).expand_as(ids)
-    fate = draws.rand(ids.shape, torch.empty(0, device=ids.device), generator)
-    other = draws.randint(vocab_size, ids.shape, ids, generator)
-    return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, other, ids))
+    return draws.bert_rule(ids, mask_id, vocab_size, generator)
 
 
 def _check_corruption(rule: str, generator: Generator | None) -> None:
