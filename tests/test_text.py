@@ -1,8 +1,14 @@
 """Text with and without a connection: the cache, one short probe, and the Python reference in their place."""
 
-import pytest
+import subprocess
+import sys
 
-from mptlml.data import text as glue
+import pytest
+import torch
+import transformers
+from transformers.utils import logging
+
+from mptlml.data import images, text
 from mptlml.models.masked_lm import MaskedLM
 
 
@@ -12,37 +18,40 @@ def nothing_at_hand(monkeypatch):
     def missing(*args, **kwargs):
         raise FileNotFoundError
 
-    monkeypatch.setattr(glue, "_load_dataset", missing)
+    monkeypatch.setattr(text, "_load_dataset", missing)
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", missing)
-    monkeypatch.setattr(glue, "_online", lambda: False)
+    monkeypatch.setattr(text, "_online", lambda: False)
 
 
 def test_stand_ins_are_disjoint_and_say_so(nothing_at_hand):
-    parts = [glue.load_glue(name).texts for name in glue.SETS]
-    parts += [glue.load_glue(name, train=True).texts for name in ("cola", "qnli", "mrpc")]
-    assert all(len(part) > 50 for part in parts)
-    starts = [id(text) for part in parts for text in part]
+    found = [text.load_glue(name) for name in text.SETS]
+    found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
+    assert all(part.source == "Python reference" and "stand in" in part.note for part in found)
+    assert min(len(part.texts) for part in found) > 50
+    starts = [id(sentence) for part in found for sentence in part.texts]
     assert len(starts) == len(set(starts))
-    found = glue.load_glue("cola")
-    assert found.source == "Python reference" and "stand in" in found.note
 
 
 def test_the_stand_in_tokenizer_has_berts_size(nothing_at_hand):
-    tokenizer, note = glue.load_bert_tokenizer()
-    assert len(tokenizer) == 30522 and "stands in" in note
-    ids = tokenizer("The statement is executed.").input_ids
-    assert ids[0] == tokenizer.cls_token_id and ids[-1] == tokenizer.sep_token_id
-    assert tokenizer.unk_token_id not in ids
+    found = text.load_bert_tokenizer()
+    assert len(found.tokenizer) == 30522 and found.source == "Python reference" and "stands in" in found.note
+    ids = found.tokenizer("The statement is executed.").input_ids
+    assert ids[0] == found.tokenizer.cls_token_id and ids[-1] == found.tokenizer.sep_token_id
+    assert found.tokenizer.unk_token_id not in ids
 
 
-def test_weights_that_cannot_be_had_are_none(nothing_at_hand, tmp_path):
-    assert glue.load_masked_lm(str(tmp_path / "nothing")) is None
+def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
+    rows = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
+    monkeypatch.setattr(text, "_load_dataset", lambda name, split: rows if (name, split) == ("mrpc", "train") else None)
+    found = text.load_glue("mrpc", train=True)
+    assert (found.texts, found.source, found.note) == (["a", "c", "b", "d"], "GLUE mrpc, train split", "")
+    assert found == found and len({found, found}) == 1
 
 
 @pytest.mark.parametrize(("name", "train"), [("sst2", False), ("ax", True)])
 def test_other_sets_are_refused(name, train):
     with pytest.raises(ValueError, match="ax has no training split"):
-        glue.load_glue(name, train=train)
+        text.load_glue(name, train=train)
 
 
 def test_one_probe_only(monkeypatch):
@@ -53,32 +62,50 @@ def test_one_probe_only(monkeypatch):
         asked.append(local)
         raise OSError
 
-    monkeypatch.setattr(glue, "_online", lambda: False)
-    assert glue._from_hub(load) is None and asked == [True]
-    monkeypatch.setattr(glue, "_online", lambda: True)
-    assert glue._from_hub(load) is None and asked == [True, True, False]
+    monkeypatch.setattr(text, "_online", lambda: False)
+    assert text.from_hub(load) is None and asked == [True]
+    monkeypatch.setattr(text, "_online", lambda: True)
+    assert text.from_hub(load) is None and asked == [True, True, False]
 
 
 def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path, capfd):
-    from transformers import BertConfig
-    from transformers.utils import logging
-
-    tokenizer = glue.make_tokenizer(["The cat sat on the mat."] * 3, 60)
-    saved = MaskedLM.random(BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
-                                       num_attention_heads=1, intermediate_size=8), tokenizer, seed=0)
+    tokenizer = text.make_tokenizer(["The cat sat on the mat."] * 3, 60)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
+                                     num_attention_heads=1, intermediate_size=8)
+    saved = MaskedLM.random(config, tokenizer, seed=0)
     saved.model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     capfd.readouterr()
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    assert glue.load_masked_lm(str(tmp_path)).vocab_size == len(tokenizer)
+    found = text.from_hub(lambda local: MaskedLM.from_pretrained(tmp_path, local_files_only=local))
     assert capfd.readouterr() == ("", "")
+    torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
 
 
 def test_the_same_text_gives_the_same_tokenizer():
-    texts = glue._python_reference()[:2000]
-    one, two = (glue.make_tokenizer(texts, 300) for _ in range(2))
+    texts = text._python_reference()[:2000]
+    one, two = (text.make_tokenizer(texts, 300) for _ in range(2))
     assert one.get_vocab() == two.get_vocab() and len(one) == 300
-    assert one.convert_ids_to_tokens(one(texts[0]).input_ids) == two.convert_ids_to_tokens(two(texts[0]).input_ids)
     back = one.decode(one(texts[0]).input_ids, skip_special_tokens=True)
     assert back.replace(" ", "") == texts[0].lower().replace(" ", "")
+
+
+@pytest.mark.parametrize(("extra", "missing", "call"), [
+    ("images", "sklearn.datasets", lambda: images.load_images("digits")),
+    ("images", "torchvision", lambda: images.load_images("mnist")),
+    ("text", "datasets", lambda: text.load_glue("ax")),
+    ("text", "tokenizers", lambda: text.make_tokenizer([], 60)),
+    ("text", "transformers", lambda: MaskedLM.from_pretrained("anything")),
+])
+def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError) as error:
+        call()
+    assert str(error.value) == f'{missing} is not installed: pip install "mptlml[{extra}]"'
+
+
+def test_nothing_asks_for_an_extra_before_it_is_needed():
+    missing = ["torchvision", "sklearn", "transformers", "tokenizers", "datasets", "huggingface_hub"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import mptlml.models.masked_lm as m, "
+    subprocess.run([sys.executable, "-c", code + "mptlml.data.images, mptlml.data.text; m.MaskedLM"], check=True)
