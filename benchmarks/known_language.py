@@ -2,7 +2,7 @@
 
 Trains each scheme of `mptlml.studies.known_language.SCHEMES` from SEEDS (the chapter itself uses seed 0) and writes
 book/data/known_language.csv, one line for each network: its gap to the expected LML in nats per row with the standard
-error, the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of one core.
+error, the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of a core.
 """
 
 import time

@@ -2,10 +2,9 @@
 
     python -m benchmarks masked_lm [texts [layers]]
 
-Each runs in a process of its own: seconds of CPU, text tokens scored per second, and the peak of memory above that of the
-loaded model (Linux).
-The loop makes one masked copy per forward pass, with all positions through the vocabulary head. All must agree to
-float32 precision. minicons is wanted for this page alone: pip install "minicons==0.3.39"
+Each runs in a process of its own: seconds of CPU, text tokens scored per second, and the peak of memory above that of
+the loaded model (Linux). The loop makes one masked copy per forward pass, with all positions through the vocabulary
+head. All must agree to float32 precision. minicons is wanted for this page alone: pip install "minicons==0.3.39"
 """
 
 import importlib.util

@@ -243,8 +243,7 @@ class AtLength:
     ValueError: more tokens than the model takes, an unknown corruption.
     """
 
-    def __init__(self, lm: MaskedLM, num_tokens: int, corruption: str = "mask",
-                 generator: Generator | None = None) -> None:
+    def __init__(self, lm: MaskedLM, num_tokens: int, corruption: str = "mask", generator: Generator | None = None):
         if check_count(num_tokens, "num_tokens") > lm.max_tokens:
             raise ValueError(f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}")
         _check_corruption(corruption, generator)

@@ -139,7 +139,6 @@ def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
 
 
 def _unit_factor(unit: str, tokens_per_sentence: float, num_tokens: int, num_words: float) -> float:
-    """What turns nats per token into `unit`."""
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")
     bits_per_word = -num_tokens / (num_words * math.log(2))

@@ -6,6 +6,7 @@ connective. Articles and connectives are the same in every topic; nouns and verb
 
 import textwrap
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -73,5 +74,5 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, track: dict[
     rows = iter(truth.sample(num_steps * BATCH, generator=generator).split(BATCH))
     history = fit(lambda: SCHEMES[scheme](net, next(rows), generator), net.parameters(), num_steps=num_steps,
                   learning_rate=LEARNING_RATE, decay=True, warm_up=WARM_UP, track_every=track_every, name=scheme,
-                  track={key: lambda measure=measure: measure(net) for key, measure in (track or {}).items()})
+                  track={key: partial(measure, net) for key, measure in (track or {}).items()})
     return net, history
