@@ -11,6 +11,7 @@ import urllib.request
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -36,28 +37,24 @@ def write_idx(root, name="MNIST", images=None):
     return raw
 
 
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    """An empty home, and no folder of data named."""
-    monkeypatch.delenv("MPTLML_DATA", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+@pytest.fixture
+def home(tmp_path):
     return tmp_path / "home"
 
 
 @pytest.fixture(autouse=True)
-def calls(monkeypatch):
-    """The timeouts of all calls to the network, each of which is refused with `calls.error`."""
-    class Calls(list):
-        error = urllib.error.URLError("no network in tests")
-
+def calls(monkeypatch, home):
+    """An empty home, no folder of data named, and a network that refuses: the timeouts of all calls to it."""
     def refuse(request, data=None, timeout=None, **_):
-        calls.append(timeout)
-        raise calls.error
+        timeouts.append(timeout)
+        raise urllib.error.URLError("no network in tests")
 
-    calls = Calls()
+    timeouts = []
+    monkeypatch.delenv("MPTLML_DATA", raising=False)
+    monkeypatch.setenv("HOME", str(home))
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     probe.is_reachable.cache_clear()
-    yield calls
+    yield timeouts
     probe.is_reachable.cache_clear()
 
 
@@ -77,8 +74,8 @@ def test_without_a_connection_the_digits_serve_with_a_note(calls):
     (urllib.error.HTTPError("http://x", 503, "busy", None, io.BytesIO()), False),
     (urllib.error.HTTPError("http://x", 404, "no page of its own", None, io.BytesIO()), True),
 ], ids=str)
-def test_a_probe_may_fail_in_any_way(error, reached, calls):
-    calls.error = error
+def test_a_probe_may_fail_in_any_way(error, reached, monkeypatch):
+    monkeypatch.setattr(urllib.request, "urlopen", mock.Mock(side_effect=error))
     assert probe.is_reachable("http://x") is reached
 
 
@@ -90,8 +87,7 @@ def test_the_digits_are_scikit_learns(calls):
     assert images.pixels.dtype == torch.float64 and images.note == "" and not calls
     np.testing.assert_array_equal(images.binary(0.25), bunch.data / 16 > 0.25)
     assert data.load_images("digits", 7).pixels.shape == (7, 64)
-    with pytest.raises(ValueError, match="1798 images asked for, scikit-learn digits has 1797"):
-        data.load_images("digits", 1798)
+    assert data.load_images("digits", 1797).pixels.shape == (1797, 64)
     assert images == images and images != data.load_images("digits") and len({images, images}) == 1
 
 

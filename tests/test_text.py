@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 import transformers
+from huggingface_hub import constants
 from transformers.utils import logging
 
 from mptlml.data import images, text
@@ -76,11 +77,11 @@ def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path
     saved.model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     capfd.readouterr()
-    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
     found = text.from_hub(lambda local: MaskedLM.from_pretrained(tmp_path, local_files_only=local))
     assert capfd.readouterr() == ("", "")
     torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
-    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE) == before
 
 
 def test_the_same_text_gives_the_same_tokenizer():

@@ -338,8 +338,11 @@ def _check_bidirectional(lm: MaskedLM) -> None:
     one, other = [token for token in lm.tokenizer.get_vocab().values() if token not in special][:2]
     given = torch.tensor([[lm.tokenizer.mask_token_id, one, right] for right in (one, other)])
     first = torch.tensor([[True, False, False]] * 2)
-    with torch.no_grad():
-        logits = lm._logits(given, torch.ones_like(given), first)
+    try:
+        with torch.no_grad():
+            logits = lm._logits(given, torch.ones_like(given), first)
+    except AttributeError as error:
+        raise ValueError(f"{type(lm.model).__name__} has no vocabulary head: {advice}") from error
     if logits.ndim != 2 or logits.shape[-1] != lm.vocab_size:
         raise ValueError(f"{type(lm.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
                          f"{lm.vocab_size} tokens: {advice}")
