@@ -96,7 +96,7 @@ class Case:
             return hasattr(model, "log_prob") if self.coherent is None else self.coherent
         if need == "log_prob(x, observed)":
             return hasattr(model, "log_prob") and "observed" in inspect.signature(model.log_prob).parameters
-        return hasattr(model, need)
+        return callable(getattr(model, need, None))
 
     def lacks(self, law: str) -> str:
         """Why a law does not concern this model; nothing where it does."""

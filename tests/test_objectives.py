@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import DEVICES
 from scipy import stats
 
-from mptlml import exact_curve, mean_score, objectives, score_curve, summarise
+from mptlml import exact_curve, mean_score, objectives, order_spread, score_curve, summarise
 from mptlml.models import PPCA, BernoulliMixture
 
 NUM_TOKENS = 4
@@ -88,14 +87,6 @@ def test_every_size_has_each_size_once(problem, generator, monkeypatch):
     assert sorted(sizes.tolist()) == sorted([*SIZES] * 3)
     score = mean_score(model, rows, observed)
     assert value.item() == pytest.approx(sum(score[sizes == m].mean().item() for m in SIZES), abs=1e-12)
-
-
-def test_every_size_is_the_area_of_a_curve(problem):
-    """With the same generator it draws the same masks as score_curve, one a size."""
-    model, data, rows = problem
-    value = objectives.every_size(model, data, generator=torch.Generator().manual_seed(7))
-    curve = score_curve(model, rows, generator=torch.Generator().manual_seed(7))
-    assert value.item() == pytest.approx(curve.area().mean, abs=1e-12)
 
 
 def bernoulli_totals(model, data, generator, monkeypatch):
@@ -232,35 +223,52 @@ class Echo:
         return torch.where(observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0)
 
 
-ON_A_DEVICE = {
+# Everything of the theorem that draws at random, as (name, call(model, data, generator)).
+DRAWS = {
     "fixed_size": lambda model, data, g: objectives.fixed_size(model, data, 2, num_masks=3, generator=g),
     "uniform_size": lambda model, data, g: objectives.uniform_size(model, data, num_masks=3, generator=g),
     "every_size": lambda model, data, g: objectives.every_size(model, data, generator=g),
-    "stratified_size": lambda model, data, g: objectives.stratified_size(model, data, generator=g),
     "bernoulli_rate": lambda model, data, g: objectives.bernoulli_rate(model, data, num_masks=9, generator=g),
+    "a fixed bernoulli_rate": lambda model, data, g: objectives.bernoulli_rate(model, data, rate=0.5, generator=g),
+    "uniform_size, own masks": lambda model, data, g: objectives.uniform_size(
+        model, data, share_masks=False, generator=g),
+    "stratified_size": lambda model, data, g: objectives.stratified_size(model, data, generator=g),
     "eighty_ten_ten": lambda model, data, g: objectives.eighty_ten_ten(Echo(), data, 2, generator=g),
+    "score_curve": lambda model, data, g: score_curve(model, data, generator=g).mean,
+    "score_curve, rows kept": lambda model, data, g: score_curve(model, data, keep_rows=True, generator=g).rows,
+    "score_curve, own masks": lambda model, data, g: score_curve(model, data, share_masks=False, generator=g).rows,
+    "order_spread": lambda model, data, g: order_spread(model, data, num_orders=3, generator=g),
+    "exact_curve": lambda model, data, g: exact_curve(model, data).rows,  # draws nothing, but its masks travel too
 }
+SUMMARISED = ("fixed_size", "uniform_size", "every_size", "bernoulli_rate")
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ON_A_DEVICE)
-def test_masks_follow_the_data(name, device):
-    """The generator stays where it is, the data may lie elsewhere: the masks, and so the value, are the same."""
+@pytest.mark.parametrize("name", [*DRAWS, *(f"{name} of a summary" for name in SUMMARISED)])
+def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
+    """Data on another device than the generator: the same numbers, on the data's device; same seed, same numbers."""
+    weight = torch.randn(NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
-    values = []
-    for place in ("cpu", device):
-        parameters = torch.tensor([0.3, 0.7]), torch.tensor([[0.1, 0.4, 0.6, 0.8], [0.9, 0.5, 0.2, 0.3]])
-        model = BernoulliMixture(*(value.to(place, torch.float64) for value in parameters))
-        value = ON_A_DEVICE[name](model, rows.to(place), torch.Generator().manual_seed(3))
-        assert value.device.type == place
-        values.append(value.item())
-    assert values[1] == pytest.approx(values[0], abs=1e-12)
+    draw = DRAWS[name.removesuffix(" of a summary")]
+
+    def value(weight, rows):
+        model = PPCA(weight, 0.5)
+        return draw(model, summarise(model, rows) if "summary" in name else rows, torch.Generator().manual_seed(3))
+
+    here = value(weight, rows)
+    with elsewhere:
+        there = value(elsewhere.away(weight), elsewhere.away(rows))
+        if torch.is_tensor(here):
+            assert there.device == elsewhere.DEVICE
+    assert torch.equal(torch.as_tensor(here), torch.as_tensor(value(weight, rows)))
+    assert np.array_equal(here, there)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_masks_follow_a_summary(device):
-    model = PPCA(torch.ones(NUM_TOKENS, 1, dtype=torch.float64, device=device), 0.5)
-    data = summarise(model, torch.eye(NUM_TOKENS, dtype=torch.float64, device=device))
-    assert data.device.type == device
-    for name in ("fixed_size", "uniform_size", "every_size", "bernoulli_rate"):
-        assert ON_A_DEVICE[name](model, data, torch.Generator().manual_seed(3)).device.type == device
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_masks_follow_the_data_to_a_gpu():
+    rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
+    for draw in DRAWS.values():
+        values = []
+        for place in ("cpu", "cuda"):
+            model = PPCA(torch.ones(NUM_TOKENS, 1, dtype=torch.float64, device=place), 0.5)
+            values.append(torch.as_tensor(draw(model, rows.to(place), torch.Generator().manual_seed(3))).cpu())
+        torch.testing.assert_close(*values, rtol=0, atol=1e-12)
