@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import DEVICES
 
 from mptlml import all_orders, chain_rule, exact_curve, objectives, random_masks, random_orders
 from mptlml.data.text import make_tokenizer
@@ -174,18 +173,32 @@ def test_rate_curve_agrees_with_the_curve_by_size(bert, generator):
     assert by_rate.mean[1] == pytest.approx(exact[-1], abs=1e-9)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_what_is_drawn_depends_on_no_batch(device):
+def test_what_is_drawn_depends_on_no_batch():
     """One seed, texts of many lengths: alone or together in a batch, each token is shown as it was drawn for it."""
     def scores(batch_tokens):
         lm = tiny("BERT", batch_tokens)
-        draw = dict(corruption="80/10/10", generator=torch.Generator(device).manual_seed(5))
+        draw = dict(corruption="80/10/10", generator=torch.Generator().manual_seed(5))
         curve = lm.rate_curve(lm.sentences(TEXTS), [0.3, 0.9], num_masks=4, **draw)
         answer = lm.at_length(6, **draw).conditional_log_prob(torch.full((9, 6), 7.0).double(), torch.arange(6) > 3)
         return np.concatenate([curve.scores.ravel(), answer.ravel()])
 
-    np.testing.assert_allclose(scores(8), scores(40), rtol=0, atol=1e-12)
-    np.testing.assert_allclose(scores(8), scores(1024), rtol=0, atol=1e-12)
+    for batch_tokens in (40, 1024):
+        np.testing.assert_allclose(scores(8), scores(batch_tokens), rtol=0, atol=1e-12)
+
+
+def test_data_on_another_device_than_generator_and_model(bert, elsewhere):
+    """The same draws, and the answer where the data are."""
+    def answer(move):
+        model = bert.at_length(6, corruption="80/10/10", generator=torch.Generator().manual_seed(5))
+        return model.conditional_log_prob(move(torch.full((9, 6), 7.0)), move(torch.arange(6) > 3))
+
+    here = answer(lambda x: x)
+    with elsewhere:
+        there = answer(elsewhere.away)
+        assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), here)
+        ids = elsewhere.away(torch.full((50,), 7))
+        shown = corrupt(ids, ids > 0, 1, 60, "80/10/10", torch.Generator().manual_seed(5))
+        assert shown.device == elsewhere.DEVICE
 
 
 def test_blocks_run_texts_together(bert):

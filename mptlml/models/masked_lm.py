@@ -163,10 +163,9 @@ class MaskedLM:
         check_count(num_masks, "num_masks")
         scores = []
         for rate in tqdm(rates, "rates", disable=None, leave=False):
-            masked = []
-            for ids in corpus.rows:
-                size = max(1, round(rate * len(ids)))
-                masked.append(~random_masks(len(ids), [size] * num_masks, generator=generator).to(ids.device))
+            sizes = [[max(1, round(rate * len(ids)))] * num_masks for ids in corpus.rows]
+            masked = [~random_masks(len(ids), size, generator=generator).to(ids.device)
+                      for ids, size in zip(corpus.rows, sizes, strict=True)]
             answers = self._answers(corpus.rows, masked, masked, corruption, generator)
             scores.append([float(answer.mean()) for answer in answers])
         lengths = np.array([len(ids) for ids in corpus.rows])

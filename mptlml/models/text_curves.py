@@ -100,10 +100,7 @@ class TextCurve(ScoreCurve):
 
 
 def spaced_sizes(num_tokens: int, count: int) -> Tensor:
-    """At most `count` mask sizes of 1..D, long [S]: both ends, and more of them near the ends, where curves bend.
-
-    Raises ValueError: count below 2.
-    """
+    """At most `count` mask sizes of 1..D, long [S], with both ends, near which they are dense: curves bend there."""
     check_count(count, "count", at_least=2)
     angle = np.linspace(0, np.pi, min(count, num_tokens))
     sizes = 1 + (num_tokens - 1) * (1 - np.cos(angle)) / 2
