@@ -85,9 +85,6 @@ def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):
     for scheme in ("uniform sizes", "fixed 15%"):
         pretrain(scheme, seed=3, num_steps=2, width=8, num_layers=1)
     assert seen[0].shape == (2 * BATCH, 32) and torch.equal(seen[0], seen[1])
-
-
-def test_unknown_schemes_are_refused():
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         pretrain("curriculum", seed=0)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from mptlml import all_orders, chain_rule, exact_curve, objectives, random_masks, random_orders
+from mptlml import chain_rule, exact_curve, objectives, random_masks, random_orders
 from mptlml.data.text import make_tokenizer
 from mptlml.models.masked_lm import MaskedLM, corrupt
 from mptlml.models.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
@@ -91,6 +91,7 @@ def test_chain_rule_is_that_of_score(lm, generator):
     orders = random_orders(len(ids), 3, generator=generator)
     truth = chain_rule(lm.at_length(len(ids)), ids[None].double(), orders)[:, 0]
     torch.testing.assert_close(lm.chain_rule(SENTENCE, orders), truth, rtol=0, atol=1e-10)
+    assert order_gap(truth.sum(-1)) > 1e-4  # the orders disagree
 
 
 def test_no_pass_is_larger_than_allowed_and_the_head_answers_where_it_is_asked(bert):
@@ -102,14 +103,6 @@ def test_no_pass_is_larger_than_allowed_and_the_head_answers_where_it_is_asked(b
         hook.remove()
     assert max(tokens) <= bert.batch_tokens < 2 * min(tokens[:-1]) and all(len(shape) == 2 for shape in answers)
     assert sum(shape[0] for shape in answers) == sum(len(bert.encode(text)) for text in TEXTS)
-
-
-def test_area_is_the_mean_over_all_orders(bert):
-    ids = bert.encode("a dog ran")
-    area = exact_curve(bert.at_length(len(ids)), ids[None].double()).area().mean
-    totals = bert.chain_rule("a dog ran", all_orders(len(ids))).sum(-1)
-    assert area == pytest.approx(totals.mean().item(), abs=1e-9)
-    assert order_gap(totals) > 1e-4 and totals.std() > 1e-2  # the orders disagree
 
 
 def test_order_gap():

@@ -27,18 +27,13 @@ def nothing_at_hand(monkeypatch):
 def test_stand_ins_are_disjoint_and_say_so(nothing_at_hand):
     found = [text.load_glue(name) for name in text.SETS]
     found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
-    assert all(part.source == "Python reference" and "stand in" in part.note for part in found)
-    assert min(len(part.texts) for part in found) > 50
     starts = [id(sentence) for part in found for sentence in part.texts]
-    assert len(starts) == len(set(starts))
-
-
-def test_the_stand_in_tokenizer_has_berts_size(nothing_at_hand):
-    found = text.load_bert_tokenizer()
-    assert len(found.tokenizer) == 30522 and found.source == "Python reference" and "stands in" in found.note
-    ids = found.tokenizer("The statement is executed.").input_ids
-    assert ids[0] == found.tokenizer.cls_token_id and ids[-1] == found.tokenizer.sep_token_id
-    assert found.tokenizer.unk_token_id not in ids
+    assert len(starts) == len(set(starts)) and min(len(part.texts) for part in found) > 50
+    bert = text.load_bert_tokenizer()
+    assert all(part.source == "Python reference" and "in" in part.note for part in (*found, bert))
+    ids = bert.tokenizer("The statement is executed.").input_ids
+    assert ids[0] == bert.tokenizer.cls_token_id and ids[-1] == bert.tokenizer.sep_token_id
+    assert len(bert.tokenizer) == 30522 and bert.tokenizer.unk_token_id not in ids
 
 
 def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
@@ -47,12 +42,9 @@ def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
     found = text.load_glue("mrpc", train=True)
     assert (found.texts, found.source, found.note) == (["a", "c", "b", "d"], "GLUE mrpc, train split", "")
     assert found == found and len({found, found}) == 1
-
-
-@pytest.mark.parametrize(("name", "train"), [("sst2", False), ("ax", True)])
-def test_other_sets_are_refused(name, train):
-    with pytest.raises(ValueError, match="ax has no training split"):
-        text.load_glue(name, train=train)
+    for name, train in (("sst2", False), ("ax", True)):
+        with pytest.raises(ValueError, match="ax has no training split"):
+            text.load_glue(name, train=train)
 
 
 def test_one_probe_only(monkeypatch):
