@@ -21,7 +21,7 @@ class Asked:
 
     def conditional_log_prob(self, x, observed):
         self.observed.append(observed.expand(*torch.broadcast_shapes(x.shape, observed.shape)))
-        return torch.where(observed, 0.0, -1.0 - torch.arange(10.0)).expand(self.observed[-1].shape)
+        return torch.where(observed, 0.0, -1.0 - torch.arange(self.num_tokens)).expand(self.observed[-1].shape)
 
     def vocabulary_log_prob(self, x, observed):
         self.shown.append(x)
@@ -61,6 +61,14 @@ def test_eighty_ten_ten(generator):
     assert alike.item() == pytest.approx(10 * math.log(0.4))  # and at no other
     with pytest.raises(ValueError, match="1..10"):
         objectives.eighty_ten_ten(model, x, 11, generator=generator)
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("fixed 40%", 13), ("fixed 15%", 5), ("15%, 80/10/10", 5)])
+def test_a_fixed_scheme_chooses_its_share_of_32_tokens(scheme, size, generator):
+    model = Asked()
+    model.num_tokens = 32
+    SCHEMES[scheme](model, torch.zeros(400, 32), generator)
+    assert (~model.observed[0]).sum(-1).max() == size
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -13,6 +13,13 @@ from mptlml.data import images, text
 from mptlml.models.masked_lm import MaskedLM
 
 
+def settings():
+    return logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
+
+
+BEFORE = settings()
+
+
 @pytest.fixture
 def nothing_at_hand(monkeypatch):
     """No cache and no connection."""
@@ -69,11 +76,10 @@ def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path
     saved.model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     capfd.readouterr()
-    before = logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
     found = text.from_hub(lambda local: MaskedLM.from_pretrained(tmp_path, local_files_only=local))
     assert capfd.readouterr() == ("", "")
     torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
-    assert (logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE) == before
+    assert settings() == BEFORE
 
 
 def test_the_same_text_gives_the_same_tokenizer():
