@@ -1,8 +1,8 @@
 """The spread over seeds behind Chapter 11: python -m benchmarks known_language
 
 Trains each scheme of `mptlml.studies.known_language.SCHEMES` from SEEDS (the chapter itself uses seed 0) and writes
-book/data/known_language.csv, one line a network: its gap to the expected LML in nats a row with the standard error,
-the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of one core.
+book/data/known_language.csv, one line for each network: its gap to the expected LML in nats per row with the standard
+error, the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of a core.
 """
 
 import time
@@ -22,7 +22,7 @@ FIELDS = ("scheme", "seed", "gap", "gap_stderr", "gap_size_1", "gap_size_5", "se
 
 
 def gaps(net):
-    """(gap of the area with its standard error, of D S(1), of D S(5)), nats a row, on the same rows for every net."""
+    """(gap of the area with its standard error, of D S(1), of D S(5)), nats per row, on the same rows for every net."""
     truth, generator = language(), torch.Generator().manual_seed(EVALUATION_SEED)
     x = truth.sample(8 * NUM_ROWS, generator=generator)
     shortfall = Shortfall(net, truth)
@@ -32,7 +32,7 @@ def gaps(net):
 
 
 def main():
-    with new_results("known_language", FIELDS) as write:
+    with new_results("known_language", "known_language", FIELDS) as write:
         for seed in SEEDS:
             for scheme in SCHEMES:
                 start = time.process_time()

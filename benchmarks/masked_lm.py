@@ -2,10 +2,9 @@
 
     python -m benchmarks masked_lm [texts [layers]]
 
-Each runs in a process of its own: seconds of CPU, text tokens scored a second, and the peak of memory above that of the
-loaded model (Linux).
-The loop makes one masked copy a forward pass, with all positions through the vocabulary head. All must agree to
-float32 precision. minicons is wanted for this page alone: pip install "minicons==0.3.39"
+Each runs in a process of its own: seconds of CPU, text tokens scored per second, and the peak of memory above that of
+the loaded model (Linux). The loop makes one masked copy per forward pass, with all positions through the vocabulary
+head. All must agree to float32 precision. minicons is wanted for this page alone: pip install "minicons==0.3.39"
 """
 
 import importlib.util
@@ -28,8 +27,7 @@ NUM_TOKENS = 126  # own tokens of a text; two special ones make 128
 def build(layers):
     from transformers import BertConfig
 
-    tokenizer, _ = load_bert_tokenizer()
-    return MaskedLM.random(BertConfig(num_hidden_layers=layers), tokenizer, seed=1)
+    return MaskedLM.random(BertConfig(num_hidden_layers=layers), load_bert_tokenizer().tokenizer, seed=1)
 
 
 def make_texts(lm, count):

@@ -9,8 +9,8 @@ PROBE_SECONDS = 3
 
 
 @cache
-def is_reachable(address):
-    """Whether the server answers within 3 seconds. It is asked once a session: never a retry loop."""
+def is_reachable(address: str) -> bool:
+    """Whether the server answers within 3 seconds. It is asked once per session: never a retry loop."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PROBE_SECONDS):
             return True

@@ -1,8 +1,7 @@
 """Text: four sets of GLUE, BERT's tokenizer and configuration, and what stands in for them without a connection.
 
 Real text comes first from the Hugging Face cache, else after one short probe from the hub. Without either, sentences of
-the Python reference serve, which every Python carries in `pydoc_data`; a tokenizer is then made from them. `note` says
-so.
+the Python reference serve (every Python has it in `pydoc_data`), and a tokenizer made from them. `note` says so.
 """
 
 import contextlib
@@ -10,35 +9,46 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, TypeVar
 
 from tqdm import TqdmWarning
 
+from ..extras import needs
 from .probe import is_reachable
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
 
-from .images import note_source
-
+Loaded = TypeVar("Loaded")
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Texts:
     """texts: a list of sentences; `source` names the data; `note` warns of a default."""
 
-    texts: list
+    texts: list[str]
     source: str
     note: str = ""
 
 
-def load_glue(name, *, train=False):
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """tokenizer: of transformers; `source` names the text that it was made for; `note` warns of a default."""
+
+    tokenizer: Any
+    source: str
+    note: str = ""
+
+
+def load_glue(name: str, *, train: bool = False) -> Texts:
     """The sentences of "ax", "cola", "qnli" or "mrpc": the split the scores are read on, or the one to train on.
 
     Pairs give two texts each, in turn. Falls back to the Python reference, a quarter for each set (its last fifth held
@@ -47,47 +57,36 @@ def load_glue(name, *, train=False):
     if name not in SETS or (train and name == "ax"):
         raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
     split = "train" if train else HELD_OUT[name]
-    rows = _from_hub(lambda local: _load_dataset(name, split))
+    rows = from_hub(lambda local: _load_dataset(name, split))
     if rows is not None:
         columns = [rows[column] for column in SETS[name].split()]
         texts = [text for row in zip(*columns, strict=True) for text in row]
-        return _noted(Texts(texts, f"GLUE {name}, {split} split"))
+        return Texts(texts, f"GLUE {name}, {split} split")
     part = _python_reference()[list(SETS).index(name):: len(SETS)]
     held_out = len(part) // 5
     note = ("GLUE could not be had here (no connection, and it is not in the Hugging Face cache): sentences of the "
             "Python reference stand in for it on this page.")
-    return _noted(Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note))
+    return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
 
 
-def _noted(texts):
-    note_source(texts.source, texts.note)
-    return texts
-
-
-def load_bert_tokenizer():
-    """BERT-base's tokenizer of 30,522 tokens, and a note where one made from the Python reference stands in."""
-    from transformers import AutoTokenizer
-
-    found = _from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
+def load_bert_tokenizer() -> Tokenizer:
+    """BERT-base's tokenizer of 30,522 tokens; with a note where one made from the Python reference stands in."""
+    with needs("text"):
+        from transformers import AutoTokenizer
+    found = from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
     if found is not None:
-        return found, ""
-    return make_tokenizer(_python_reference(), 30522, fill=True), (
+        return Tokenizer(found, BERT)
+    return Tokenizer(make_tokenizer(_python_reference(), 30522, fill=True), "Python reference", (
         "BERT's tokenizer could not be had here: one trained on the Python reference stands in, its vocabulary filled "
-        "up with unused tokens to the same 30,522.")
+        "up with unused tokens to the same 30,522."))
 
 
-def load_masked_lm(name, **options):
-    """A pretrained MaskedLM by name or folder, or None where its weights cannot be had."""
-    from ..models.masked_lm import MaskedLM
-
-    return _from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local, **options))
-
-
-def make_tokenizer(texts, vocab_size, *, fill=False):
+def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> Any:
     """A lower-case WordPiece tokenizer, as BERT's, trained on texts; `fill` adds unused tokens up to `vocab_size`."""
-    from tokenizers import BertWordPieceTokenizer
-    from tokenizers.processors import BertProcessing
-    from transformers import PreTrainedTokenizerFast
+    with needs("text"):
+        from tokenizers import BertWordPieceTokenizer
+        from tokenizers.processors import BertProcessing
+        from transformers import PreTrainedTokenizerFast
 
     trained = BertWordPieceTokenizer(lowercase=True)
     # The trainer numbers letters as it meets them, in an order that differs from run to run, and breaks ties between
@@ -106,22 +105,25 @@ def make_tokenizer(texts, vocab_size, *, fill=False):
                                    sep_token=sep, mask_token=mask, model_max_length=512)
 
 
-def _from_hub(load):
-    """What `load(local)` returns: from the cache (local=True) or, with a connection, the hub; None where it cannot."""
+def from_hub(load: Callable[[bool], Loaded]) -> Loaded | None:
+    """What `load(local)` returns, from the Hugging Face cache (local=True) or else, with a connection, from the hub.
+
+    None where neither has it, which `load` says by an OSError. Nothing is printed on a page meanwhile.
+    """
     for local in (True, False):
         if not local and not _online():
             return None
         try:
             with _quietly(), _offline() if local else contextlib.nullcontext():
                 return load(local)
-        except (OSError, ConnectionError):  # not in the cache, or the connection broke off
+        except OSError:  # not in the cache, or the connection broke off
             continue
     return None
 
 
-def _load_dataset(name, split):
-    import datasets
-
+def _load_dataset(name: str, split: str) -> Any:
+    with needs("text"):
+        import datasets
     try:
         return datasets.load_dataset("nyu-mll/glue", name, split=split)
     except ValueError as error:  # the cache holds the set, but not this split of it
@@ -129,34 +131,33 @@ def _load_dataset(name, split):
 
 
 @contextlib.contextmanager
-def _quietly():
+def _quietly() -> Iterator[None]:
     """Errors alone on stderr, and progress bars in a terminal only: a page has no place for either."""
-    import datasets
-    import huggingface_hub.utils as hub
-    from transformers.utils import logging
-
-    levels = [(library, library.get_verbosity()) for library in (datasets.logging, logging)]
-    bars = [(hub.are_progress_bars_disabled(), hub.disable_progress_bars, hub.enable_progress_bars),
-            (not datasets.is_progress_bar_enabled(), datasets.disable_progress_bars, datasets.enable_progress_bars),
-            (not logging.is_progress_bar_enabled(), logging.disable_progress_bar, logging.enable_progress_bar)]
-    if sys.stderr.isatty():
-        bars = []
+    with needs("text"):
+        import datasets
+        import huggingface_hub.utils as hub
+        from transformers.utils import logging
+    verbosity = [(library, library.get_verbosity()) for library in (datasets.logging, logging)]
+    bars = [] if sys.stderr.isatty() else [
+        (disable, enable) for shown, disable, enable in (
+            (not hub.are_progress_bars_disabled(), hub.disable_progress_bars, hub.enable_progress_bars),
+            (datasets.is_progress_bar_enabled(), datasets.disable_progress_bars, datasets.enable_progress_bars),
+            (logging.is_progress_bar_enabled(), logging.disable_progress_bar, logging.enable_progress_bar)) if shown]
     try:
-        for library, _ in levels:
+        for library, _ in verbosity:
             library.set_verbosity_error()
-        for _, disable, _ in bars:
+        for disable, _ in bars:
             disable()
         yield
     finally:
-        for library, level in levels:
+        for library, level in verbosity:
             library.set_verbosity(level)
-        for disabled, _, enable in bars:
-            if not disabled:
-                enable()
+        for _, enable in bars:
+            enable()
 
 
 @contextlib.contextmanager
-def _offline():
+def _offline() -> Iterator[None]:
     """Let the libraries look into their caches alone: without this they ask the hub first, again and again."""
     import datasets
     from huggingface_hub import constants
@@ -172,7 +173,7 @@ def _offline():
             setattr(place, name, value)
 
 
-def _online():
+def _online() -> bool:
     """Whether the hub answers; it is not asked where the reader's settings say offline."""
     from huggingface_hub import constants
 
@@ -182,7 +183,7 @@ def _online():
 
 
 @cache
-def _python_reference():
+def _python_reference() -> list[str]:
     """Sentences of the Python language reference, in order: it ships with every Python, under the PSF licence."""
     from pydoc_data.topics import topics
 

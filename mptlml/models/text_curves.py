@@ -1,33 +1,36 @@
 """Curves over text: by masking rate over a corpus, by mask size over one sentence, and their areas in readers' units.
 
-Areas are nats a sentence, nats a token, or bits a word; for a network whose answers belong to no joint distribution
-they are the mean over orders of the chain rule (`masked_lm`).
+Areas are in nats per sentence, nats per token or bits per word. For a network whose answers belong to no joint
+distribution they are the mean over orders of the chain rule (`masked_lm`).
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
+from torch import Tensor
 
 from ..checks import check_count, check_sizes
 from ..curve import Estimate, ScoreCurve
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
-UNITS = ("sentence", "token", "bits a word")
+UNITS = ("sentence", "token", "bits per word")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Corpus:
     """Rows of token ids, long [D_i] each, and how many words of the text they hold together."""
 
-    rows: list
+    rows: list[Tensor]
     num_words: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RateCurve:
-    """Mean log-probability of a masked token by masking rate: rates [S]; scores [S, N], nats a token, a row each;
-    lengths [N] in tokens; num_words of all rows together."""
+    """Mean log-probability of a masked token by masking rate.
+
+    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens; num_words of all rows together.
+    """
 
     rates: np.ndarray
     scores: np.ndarray
@@ -35,53 +38,58 @@ class RateCurve:
     num_words: float
 
     @property
-    def mean(self):
-        """Nats a token [S]: every token of the corpus counts alike."""
+    def mean(self) -> np.ndarray:
+        """Mean over rows, nats per token [S]: every token of the corpus counts alike."""
         return self.scores @ self.lengths / self.lengths.sum()
 
     @property
-    def stderr(self):
-        """Standard error over rows, for a sample of rows from a longer text [S]; NaN for one row."""
-        return np.array([_row_error(score, self.lengths) for score in self.scores])
-
-    @property
-    def weights(self):
+    def weights(self) -> np.ndarray:
         """Share of each rate in the area [S], summing to 1: straight lines between rates, level beyond the ends."""
         edges = np.concatenate([[0.0], (self.rates[1:] + self.rates[:-1]) / 2, [1.0]])
         return np.diff(edges)
 
-    def area(self, unit="token"):
-        """The area, an Estimate of the order-averaged log-likelihood; unit: "token", "sentence" (a row) in nats, or
-        "bits a word", which is positive: smaller is better. The error is over rows. Raises ValueError: another unit."""
+    def area(self, unit: str = "token") -> Estimate:
+        """The area, an Estimate of the log-likelihood averaged over orders; its error is over rows.
+
+        unit: "token" or "sentence" (nats per token or per row), or "bits per word", which is positive: smaller is
+        better. Raises ValueError: another unit.
+        """
         factor = _unit_factor(unit, self.lengths.mean(), self.lengths.sum(), self.num_words)
-        rows = self.weights @ self.scores
+        return self.weighted(self.weights, factor)
+
+    def weighted(self, weights: np.ndarray, factor: float = 1.0) -> Estimate:
+        """The sum over rates of weights [S] times the mean, times `factor`; the error is over rows."""
+        rows = weights @ self.scores
         mean = float(rows @ self.lengths / self.lengths.sum())
         return Estimate(mean * factor, _row_error(rows, self.lengths) * abs(factor), len(rows) - 1)
 
-    def share_above(self, rate):
-        """Share of the area that lies at masking rates above `rate`."""
+    def share_above(self, rate: float) -> float:
+        """Share of the area that lies at masking rates above `rate`, in [0, 1]."""
         fine = np.linspace(0, 1, 10001)
         height = np.interp(fine, self.rates, self.mean)
         return float(np.trapezoid(height[fine >= rate], fine[fine >= rate]) / np.trapezoid(height, fine))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
     """The MPT curve of one text: a ScoreCurve that knows its number of words."""
 
     num_words: int
 
-    def area(self, unit="sentence", **options):
-        """`ScoreCurve.area` in nats a sentence, nats a token, or bits a word (positive: smaller is better)."""
+    def area(self, unit: str = "sentence", *, rows: str = "fixed") -> Estimate:
+        """`ScoreCurve.area` in nats per "sentence", nats per "token", or "bits per word" (positive: smaller is better).
+
+        Raises ValueError: another unit, or `rows` as `ScoreCurve.area`.
+        """
         factor = _unit_factor(unit, self.num_tokens, self.num_tokens, self.num_words) / self.num_tokens
-        found = super().area(**options)
+        found = super().area(rows=rows)
         return Estimate(found.mean * factor, found.stderr * abs(factor), found.dof)
 
     @property
-    def quadrature_error(self):
-        """Nats a sentence: how far the area moves when every other of the sizes is left out (0 for all of 1..D).
+    def quadrature_error(self) -> float:
+        """How far the area moves when every other size is left out, nats per sentence; 0 for a curve of all sizes.
 
-        For a curve that bends one way the error of the area itself is smaller; noise of the masks is in it too.
+        For a convex or concave curve the error of the area itself is smaller. Noise of the masks is in it too.
         """
         if len(self.sizes) == self.num_tokens:
             return 0.0
@@ -91,29 +99,27 @@ class TextCurve(ScoreCurve):
         return abs(float(coarse - self.weights @ self.mean))
 
 
-def spaced_sizes(num_tokens, count):
-    """At most `count` mask sizes of 1..D, dense at both ends, where curves bend: both ends are among them."""
+def spaced_sizes(num_tokens: int, count: int) -> Tensor:
+    """At most `count` mask sizes of 1..D, long [S], with both ends, near which they are dense: curves bend there."""
     check_count(count, "count", at_least=2)
     angle = np.linspace(0, np.pi, min(count, num_tokens))
     sizes = 1 + (num_tokens - 1) * (1 - np.cos(angle)) / 2
     return check_sizes(np.unique(sizes.round().astype(int)), num_tokens)
 
 
-def table2_area(curve):
-    """The paper's Table 2: 512 x 0.01 x the sum of a RateCurve's mean over the 99 rates 1%..99%.
+def table2_area(curve: RateCurve) -> Estimate:
+    """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of a RateCurve's mean at the rates 1%..99%.
 
     It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable across
     models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Rates that the curve
-    does not have are read off straight lines, and off the nearest rate beyond the ends. Returns an Estimate.
+    does not have are read off straight lines, and off the nearest rate beyond the ends. The error is over rows.
     """
     weights = np.array([np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))])
-    rows = 512 * 0.01 * weights @ curve.scores
-    mean = float(rows @ curve.lengths / curve.lengths.sum())
-    return Estimate(mean, _row_error(rows, curve.lengths), len(rows) - 1)
+    return curve.weighted(512 * 0.01 * weights)
 
 
-def order_gap(log_probs):
-    """log of the mixture over orders minus the mean over orders, nats [...], for chain-rule sums [Q, ...].
+def order_gap(log_probs: Tensor) -> Tensor:
+    """log of the mixture over orders minus the mean over orders, nats per row [...], for chain-rule sums [Q, ...].
 
     At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area bounds
     the log-likelihood of the mixture over orders from below.
@@ -121,7 +127,7 @@ def order_gap(log_probs):
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
 
 
-def _row_error(rows, lengths):
+def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
     """Standard error of the length-weighted mean of rows [N], the rows being a sample; NaN for one row."""
     if len(rows) < 2:
         return math.nan
@@ -129,7 +135,8 @@ def _row_error(rows, lengths):
     return float(np.sqrt(((weight * (rows - weight @ rows)) ** 2).sum() * len(rows) / (len(rows) - 1)))
 
 
-def _unit_factor(unit, tokens_a_sentence, num_tokens, num_words):
+def _unit_factor(unit: str, tokens_per_sentence: float, num_tokens: int, num_words: float) -> float:
     if unit not in UNITS:
         raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")
-    return {"token": 1.0, "sentence": tokens_a_sentence, "bits a word": -num_tokens / (num_words * math.log(2))}[unit]
+    bits_per_word = -num_tokens / (num_words * math.log(2))
+    return {"token": 1.0, "sentence": tokens_per_sentence, "bits per word": bits_per_word}[unit]

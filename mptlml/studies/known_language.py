@@ -1,31 +1,34 @@
-"""A language whose log marginal likelihood is known: a hidden Markov model that talks of three things in turn.
+"""A language whose log marginal likelihood is known, a hidden Markov model, and how transformers are trained on it.
 
-The hidden state is a topic and a phase of the sentence. The phase goes round article, noun, verb, connective; articles
-and connectives are the same in every topic, nouns and verbs give it away.
+The hidden state is one of three topics and a phase of the sentence. The phase goes round article, noun, verb,
+connective. Articles and connectives are the same in every topic; nouns and verbs differ.
 """
 
 import textwrap
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
+from torch import Generator, Tensor
 
 from .. import objectives
 from ..models.hmm import HiddenMarkovModel
 from ..models.transformer import MaskedTransformer
-from ..training import fit
+from ..training import History, fit
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
-NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # a triple a topic
+NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # three for each topic
 VERBS = (("drifts", "dives", "rows"), ("stirs", "simmers", "hisses"), ("blooms", "hums", "digs"))
 WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v is WORDS[v], V = 24
 
-STAY = 0.97  # a topic lasts about 30 words
-ADVANCE, HOLD = 0.85, 0.10  # a phase moves on, or is held; otherwise it jumps anywhere
+STAY = 0.97  # probability that the next word has the same topic, so a topic lasts about 30 words
+ADVANCE, HOLD = 0.85, 0.10  # probabilities of the next phase and of the same one; otherwise any of the four
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 
 # How the tokens to predict are chosen in training: 5 of 32 tokens are BERT's 15%, 13 are 40%
-SCHEMES = {
+SCHEMES: dict[str, Callable[[MaskedTransformer, Tensor, Generator], Tensor]] = {
     "uniform sizes": lambda net, x, g: objectives.stratified_size(net, x, generator=g),
     "fixed 40%": lambda net, x, g: objectives.fixed_size(net, x, 13, share_masks=False, generator=g),
     "fixed 15%": lambda net, x, g: objectives.fixed_size(net, x, 5, share_masks=False, generator=g),
@@ -33,10 +36,10 @@ SCHEMES = {
 }
 
 
-def language(num_tokens=32):
-    """The HiddenMarkovModel of the language, float64: H = 3 topics x 4 phases = 12 states, V = 24 words.
+def language(num_tokens: int = 32) -> HiddenMarkovModel:
+    """The language as a model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
 
-    Within its three words a state draws with weights 1, 1/2, 1/3 (Zipf). Raises ValueError: num_tokens below 1.
+    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf). Raises ValueError: num_tokens below 1.
     """
     topic = torch.full((3, 3), (1 - STAY) / 2, dtype=torch.float64).fill_diagonal_(STAY)
     here = torch.eye(4, dtype=torch.float64)
@@ -51,16 +54,17 @@ def language(num_tokens=32):
                              num_tokens)
 
 
-def sentence(row, width=80):
+def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
     """The words of a row [D], in lines of at most `width` characters."""
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), width)
 
 
-def pretrain(scheme, *, seed, num_steps=NUM_STEPS, track=None, track_every=100, **shape):
-    """A fresh MaskedTransformer trained on `language()` by one of SCHEMES: (network, History).
+def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, track: dict[str, Callable] | None = None,
+             track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
+    """A new MaskedTransformer trained on `language()` by one of SCHEMES: (network, History), nats per row.
 
-    Every batch is new, so there is nothing to overfit. The seed decides the first weights, the rows and the masks;
-    two schemes with one seed share the first two. track: {name: function of the network}, as in `fit`; shape: what
+    Every batch is new, so there is nothing to overfit. The seed decides the first weights, the rows and the masks.
+    Two schemes with one seed share the first two. track: {name: function of the network}, as in `fit`; shape: what
     MaskedTransformer takes. Raises ValueError: an unknown scheme, counts below 1.
     """
     if scheme not in SCHEMES:
@@ -70,5 +74,5 @@ def pretrain(scheme, *, seed, num_steps=NUM_STEPS, track=None, track_every=100, 
     rows = iter(truth.sample(num_steps * BATCH, generator=generator).split(BATCH))
     history = fit(lambda: SCHEMES[scheme](net, next(rows), generator), net.parameters(), num_steps=num_steps,
                   learning_rate=LEARNING_RATE, decay=True, warm_up=WARM_UP, track_every=track_every, name=scheme,
-                  track={key: lambda measure=measure: measure(net) for key, measure in (track or {}).items()})
+                  track={key: partial(measure, net) for key, measure in (track or {}).items()})
     return net, history

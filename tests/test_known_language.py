@@ -1,4 +1,4 @@
-"""The schemes of training on the known language, and the objectives that only they use."""
+"""Studies without a file of tests of their own: the known language with its objectives, and the scripts' rows."""
 
 import math
 
@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from mptlml import objectives
-from mptlml.models import HiddenMarkovModel
+from mptlml.models import PPCA, HiddenMarkovModel
 from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, pretrain, sentence
+from mptlml.studies.scripts_data import scripts_rows
 
 
 class Asked:
@@ -20,7 +21,7 @@ class Asked:
 
     def conditional_log_prob(self, x, observed):
         self.observed.append(observed.expand(*torch.broadcast_shapes(x.shape, observed.shape)))
-        return torch.where(observed, 0.0, -1.0 - torch.arange(10.0)).expand(self.observed[-1].shape)
+        return torch.where(observed, 0.0, -1.0 - torch.arange(self.num_tokens)).expand(self.observed[-1].shape)
 
     def vocabulary_log_prob(self, x, observed):
         self.shown.append(x)
@@ -30,31 +31,21 @@ class Asked:
 
 @pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
-    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws, every size is met."""
-    seen = torch.zeros(10)
-    for _ in range(40):
+    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size.
+
+    Scores depend on the token alone, so that D S(x; m) has for every size the mean 10 times that of -1..-10.
+    """
+    met, values = torch.zeros(num_rows, 10), []
+    for _ in range(100):
         model = Asked()
-        objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator)
+        values.append(objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator))
         sizes = (~model.observed[0]).sum(-1).flatten()
         count = torch.bincount(sizes - 1, minlength=10)
         assert (count.view(-1, together).sum(-1) == times).all()
-        seen += count
-    assert (seen > 0).all()
-
-
-def test_stratified_sizes_have_the_mean_of_uniform_ones(generator):
-    """With scores that depend on the token alone, D S(x; m) is 10 times the mean of -1..-10 for every size."""
-    model, x = Asked(), torch.zeros(10, 10)
-    values = torch.stack([objectives.stratified_size(model, x, generator=generator) for _ in range(400)])
-    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(400)
-
-
-def test_rows_meet_sizes_in_a_random_order(generator):
-    model, sizes = Asked(), []
-    for _ in range(30):
-        objectives.stratified_size(model, torch.zeros(10, 10), generator=generator)
-        sizes.append((~model.observed[-1]).sum(-1).flatten()[0].item())
-    assert len(set(sizes)) > 5
+        met[torch.arange(num_rows), sizes - 1] += 1
+    assert (met > 0).all()
+    values = torch.stack(values)
+    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
 def test_eighty_ten_ten(generator):
@@ -66,13 +57,18 @@ def test_eighty_ten_ten(generator):
     assert not (hidden & changed).any()
     expected = 10 * torch.log(torch.tensor([0.1, 0.2, 0.3, 0.4]))[x.long()].mean()
     assert value.item() == pytest.approx(expected.item(), abs=0.1)  # scored at all chosen tokens, shown or not
-
-
-def test_eighty_ten_ten_scores_the_chosen_tokens_only(generator):
-    model, x = Asked(), torch.full((50, 10), 3.0)
-    assert objectives.eighty_ten_ten(model, x, 2, generator=generator).item() == pytest.approx(10 * math.log(0.4))
+    alike = objectives.eighty_ten_ten(model, torch.full((50, 10), 3.0), 2, generator=generator)
+    assert alike.item() == pytest.approx(10 * math.log(0.4))  # and at no other
     with pytest.raises(ValueError, match="1..10"):
         objectives.eighty_ten_ten(model, x, 11, generator=generator)
+
+
+@pytest.mark.parametrize(("scheme", "size"), [("fixed 40%", 13), ("fixed 15%", 5), ("15%, 80/10/10", 5)])
+def test_a_fixed_scheme_chooses_its_share_of_32_tokens(scheme, size, generator):
+    model = Asked()
+    model.num_tokens = 32
+    SCHEMES[scheme](model, torch.zeros(400, 32), generator)
+    assert (~model.observed[0]).sum(-1).max() == size
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -97,9 +93,6 @@ def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):
     for scheme in ("uniform sizes", "fixed 15%"):
         pretrain(scheme, seed=3, num_steps=2, width=8, num_layers=1)
     assert seen[0].shape == (2 * BATCH, 32) and torch.equal(seen[0], seen[1])
-
-
-def test_unknown_schemes_are_refused():
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         pretrain("curriculum", seed=0)
 
@@ -107,3 +100,17 @@ def test_unknown_schemes_are_refused():
 def test_sentences_are_wrapped_words():
     assert sentence(torch.tensor([0.0, 3.0, 12.0])) == f"{WORDS[0]} {WORDS[3]} {WORDS[12]}" == "the boat drifts"
     assert sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"
+
+
+def test_the_exact_lml_of_table_1_is_met_to_its_printed_digits():
+    x, weight, noise_variance = scripts_rows(1000, 200, 5, seed=1991)
+    assert f"{PPCA(weight, noise_variance).log_prob(x).mean():.2f}" == "-60.34"
+
+
+def test_the_stream_is_that_of_the_global_seed_in_the_order_weight_latents_noise():
+    x, weight, noise_variance = scripts_rows(7, 6, 2, seed=44)
+    with torch.random.fork_rng():
+        torch.manual_seed(44)
+        expected_weight, latents, noise = torch.randn(6, 2), torch.randn(7, 2), torch.randn(7, 1) / 5
+    assert torch.equal(weight, expected_weight.double()) and noise_variance == 0.2
+    assert torch.equal(x, (latents @ expected_weight.T + noise).double()) and x.dtype == weight.dtype == torch.float64

@@ -1,0 +1,110 @@
+"""Text with and without a connection: the cache, one short probe, and the Python reference in their place."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+from huggingface_hub import constants
+from transformers.utils import logging
+
+from mptlml.data import images, text
+from mptlml.models.masked_lm import MaskedLM
+
+
+def settings():
+    return logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
+
+
+BEFORE = settings()
+
+
+@pytest.fixture
+def nothing_at_hand(monkeypatch):
+    """No cache and no connection."""
+    def missing(*args, **kwargs):
+        raise FileNotFoundError
+
+    monkeypatch.setattr(text, "_load_dataset", missing)
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", missing)
+    monkeypatch.setattr(text, "_online", lambda: False)
+
+
+def test_stand_ins_are_disjoint_and_say_so(nothing_at_hand):
+    found = [text.load_glue(name) for name in text.SETS]
+    found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
+    starts = [id(sentence) for part in found for sentence in part.texts]
+    assert len(starts) == len(set(starts)) and min(len(part.texts) for part in found) > 50
+    bert = text.load_bert_tokenizer()
+    assert all(part.source == "Python reference" and "in" in part.note for part in (*found, bert))
+    ids = bert.tokenizer("The statement is executed.").input_ids
+    assert ids[0] == bert.tokenizer.cls_token_id and ids[-1] == bert.tokenizer.sep_token_id
+    assert len(bert.tokenizer) == 30522 and bert.tokenizer.unk_token_id not in ids
+
+
+def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
+    rows = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
+    monkeypatch.setattr(text, "_load_dataset", lambda name, split: rows if (name, split) == ("mrpc", "train") else None)
+    found = text.load_glue("mrpc", train=True)
+    assert (found.texts, found.source, found.note) == (["a", "c", "b", "d"], "GLUE mrpc, train split", "")
+    assert found == found and len({found, found}) == 1
+    for name, train in (("sst2", False), ("ax", True)):
+        with pytest.raises(ValueError, match="ax has no training split"):
+            text.load_glue(name, train=train)
+
+
+def test_one_probe_only(monkeypatch):
+    """The cache is asked first; without a connection the hub is not asked at all."""
+    asked = []
+
+    def load(local):
+        asked.append(local)
+        raise OSError
+
+    monkeypatch.setattr(text, "_online", lambda: False)
+    assert text.from_hub(load) is None and asked == [True]
+    monkeypatch.setattr(text, "_online", lambda: True)
+    assert text.from_hub(load) is None and asked == [True, True, False]
+
+
+def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path, capfd):
+    tokenizer = text.make_tokenizer(["The cat sat on the mat."] * 3, 60)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
+                                     num_attention_heads=1, intermediate_size=8)
+    saved = MaskedLM.random(config, tokenizer, seed=0)
+    saved.model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    capfd.readouterr()
+    found = text.from_hub(lambda local: MaskedLM.from_pretrained(tmp_path, local_files_only=local))
+    assert capfd.readouterr() == ("", "")
+    torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
+    assert settings() == BEFORE
+
+
+def test_the_same_text_gives_the_same_tokenizer():
+    texts = text._python_reference()[:2000]
+    one, two = (text.make_tokenizer(texts, 300) for _ in range(2))
+    assert one.get_vocab() == two.get_vocab() and len(one) == 300
+    back = one.decode(one(texts[0]).input_ids, skip_special_tokens=True)
+    assert back.replace(" ", "") == texts[0].lower().replace(" ", "")
+
+
+@pytest.mark.parametrize(("extra", "missing", "call"), [
+    ("images", "sklearn.datasets", lambda: images.load_images("digits")),
+    ("images", "torchvision", lambda: images.load_images("mnist")),
+    ("text", "datasets", lambda: text.load_glue("ax")),
+    ("text", "tokenizers", lambda: text.make_tokenizer([], 60)),
+    ("text", "transformers", lambda: MaskedLM.from_pretrained("anything")),
+])
+def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ModuleNotFoundError) as error:
+        call()
+    assert str(error.value) == f'{missing} is not installed: pip install "mptlml[{extra}]"'
+
+
+def test_nothing_asks_for_an_extra_before_it_is_needed():
+    missing = ["torchvision", "sklearn", "transformers", "tokenizers", "datasets", "huggingface_hub"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import mptlml.models.masked_lm as m, "
+    subprocess.run([sys.executable, "-c", code + "mptlml.data.images, mptlml.data.text; m.MaskedLM"], check=True)
