@@ -91,45 +91,17 @@ def test_pages_load_the_scripts_of_their_figures_and_no_others(built_site):
         assert text.count("_static/moving.css") == bool(kinds)
 
 
-# mask: a toy grammar, counted by walking through all its sentences -------------------------------------------------
+# mask: a toy grammar, all 256 masks of a sentence -------------------------------------------------------------------
 
-@pytest.fixture(scope="module")
-def paths():
-    """[(probability of a walk through the states, each state's words)] of eight tokens, from the chapter's RULES."""
-    def shares(rule):
-        total = sum(1 / k for k in range(1, len(rule.split()) + 1))
-        return {name: 1 / k / total for k, name in enumerate(rule.split(), 1)}
-
-    text = (ROOT / "notebooks" / f"{CHAPTER['mask']}.md").read_text()
-    rules = re.findall(r'\("(\w+)", "([^"]+)", "([^"]+)"\)', text)
-    rules = {state: (shares(words), shares(then)) for state, words, then in rules}
-    walks = [(chance, [state]) for state, chance in shares("D1 D2").items()]
-    for _ in range(7):
-        walks = [(chance * more, [*walk, state]) for chance, walk in walks
-                 for state, more in rules[walk[-1]][1].items()]
-    return [(chance, [rules[state][0] for state in walk]) for chance, walk in walks]
-
-
-def sentence_probability(paths, words):
-    """p(x_R) for words with None where a token is hidden."""
-    return sum(chance * math.prod(table.get(word, 0) for table, word in zip(tables, words, strict=True) if word)
-               for chance, tables in paths)
-
-
-def test_the_answers_of_the_grammar(data, paths):
+def test_the_answers_of_the_grammar_keep_to_the_chain_rule(data):
+    """log p(x_M | x_R) = log p(x_j | x_R) + log p(x_M\\j | x_R, x_j) for every mask and every hidden word."""
     mask = data["mask"]
-    words, numbers = mask["words"], np.random.default_rng(1)
-    assert len(mask["answers"]) == len(mask["guesses"]) == len(mask["joint"]) == 256
-    for code in [0, 255, *numbers.integers(1, 255, 40).tolist()]:
+    assert len(mask["answers"]) == len(mask["guesses"]) == len(mask["joint"]) == 256 and mask["joint"][0] == 0
+    for code in range(256):
         hidden = [j for j in range(8) if code >> j & 1]
-        seen = [None if j in hidden else word for j, word in enumerate(words)]
-        visible = sentence_probability(paths, seen)
-        assert mask["joint"][code] == pytest.approx(math.log(sentence_probability(paths, words) / visible), abs=1e-5)
         for j, answer, guess in zip(hidden, mask["answers"][code], mask["guesses"][code], strict=True):
-            chance = {word: sentence_probability(paths, [*seen[:j], word, *seen[j + 1:]]) / visible
-                      for word in mask["vocabulary"]}
-            assert answer == pytest.approx(math.log(chance[words[j]]), abs=1e-5)
-            assert chance[mask["vocabulary"][guess]] == pytest.approx(max(chance.values()))
+            assert answer == pytest.approx(mask["joint"][code] - mask["joint"][code ^ 1 << j], abs=3e-5)
+            assert answer < math.log(0.5) or mask["vocabulary"][guess] == mask["words"][j]  # the likeliest
 
 
 @needs_node
