@@ -247,11 +247,11 @@ def test_the_numbers_of_a_figure(shown):
     report.figure_data("fig1-left", {
         "masks": torch.tensor([1, 10, 100]), "name": ["a", 'say "b"', "c"], "error": np.array([0.1, math.nan, 1 / 3]),
         "mixed": [np.float64(1.5), torch.tensor(2), None]})
-    assert emitted(shown) == [{"kind": "columns", "key": "fig1-left", "columns": {
-        "masks": [1, 10, 100], "name": ["a", 'say "b"', "c"], "error": [0.1, None, 0.33333333],
-        "mixed": [1.5, 2, None]}}]
+    assert emitted(shown) == [{"kind": "columns", "key": "fig1-left", "columns": [
+        ["masks", [1, 10, 100]], ["name", ["a", 'say "b"', "c"]], ["error", [0.1, None, 0.33333333]],
+        ["mixed", [1.5, 2, None]]]}]
     report.figure_data("table1", pd.DataFrame([["a", 1.5], ["b", math.nan]], columns=["name", "value"]))
-    assert emitted(shown)[1]["columns"] == {"name": ["a", "b"], "value": [1.5, None]}
+    assert emitted(shown)[1]["columns"] == [["name", ["a", "b"]], ["value", [1.5, None]]]
 
 
 @pytest.mark.parametrize(("key", "columns", "problem"), [

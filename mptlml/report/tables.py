@@ -49,5 +49,6 @@ def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     if len(set(lengths.values())) != 1 or nested:
         raise ValueError(f"{key}: a table needs columns of one length, got {lengths}, and one value per row, which "
                          f"{nested} do not have")
-    values = {name: [None if value != value else value for value in column] for name, column in values.items()}
-    emit("columns", f"numbers of {key}: {max(lengths.values())} rows", key=key, columns=values)
+    # Pairs, for a notebook's file sorts the keys of what it stores, and columns have an order.
+    pairs = [[name, [None if value != value else value for value in column]] for name, column in values.items()]
+    emit("columns", f"numbers of {key}: {max(lengths.values())} rows", key=key, columns=pairs)
