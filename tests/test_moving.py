@@ -71,8 +71,6 @@ def run_script(kind, expression, value=None):
     return json.loads(done.stdout)
 
 
-# The page's share --------------------------------------------------------------------------------------------------
-
 def test_each_kind_has_a_script_and_is_light_with_it(figures):
     assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in report.MOVING}
     assert set(figures) == set(report.MOVING)
@@ -91,10 +89,8 @@ def test_pages_load_the_scripts_of_their_figures_and_no_others(built_site):
         assert text.count("_static/moving.css") == bool(kinds)
 
 
-# mask: a toy grammar, all 256 masks of a sentence -------------------------------------------------------------------
-
 def test_the_answers_of_the_grammar_keep_to_the_chain_rule(data):
-    """log p(x_M | x_R) = log p(x_j | x_R) + log p(x_M\\j | x_R, x_j) for every mask and every hidden word."""
+    """log p(x_M | x_R) = log p(x_j | x_R) + log p(x_M\\j | x_R, x_j), a toy grammar, for all masks and words."""
     mask = data["mask"]
     assert len(mask["answers"]) == len(mask["guesses"]) == len(mask["joint"]) == 256 and mask["joint"][0] == 0
     for code in range(256):
@@ -112,8 +108,6 @@ def test_the_script_averages_masks_as_the_theorem_says(data):
     assert curve == pytest.approx(expected, abs=1e-12)
     assert sum(curve) == pytest.approx(mask["joint"][255], abs=1e-4)  # log p(x)
 
-
-# theorem: computed in the page -------------------------------------------------------------------------------------
 
 def gaussian(correlations):
     r12, r13, r23 = correlations
@@ -168,8 +162,6 @@ def test_the_script_meets_the_theorem_wherever_it_does_not_refuse():
     assert worst < 1e-12
 
 
-# training ----------------------------------------------------------------------------------------------------------
-
 def test_the_area_reaches_the_lml_in_training(data):
     training = data["training"]
     assert np.sum(training["curves"], 1) == pytest.approx(training["areas"], abs=1e-3)
@@ -177,8 +169,6 @@ def test_the_area_reaches_the_lml_in_training(data):
     assert np.abs(away).max() < 4
     assert 0 < training["lmls"][-1] - training["truth"] < 0.1
 
-
-# convergence -------------------------------------------------------------------------------------------------------
 
 def test_the_estimates_close_in_on_the_lml(data):
     counts = np.array(data["convergence"]["counts"])
@@ -203,8 +193,6 @@ def test_a_path_of_the_convergence_is_that_of_score_curve(data):
         assert area.mean == pytest.approx(case["paths"][k][-1], abs=1e-5)
         assert area.stderr == pytest.approx(case["errors"][k][-1], abs=0.002)
 
-
-# rate --------------------------------------------------------------------------------------------------------------
 
 def test_the_curves_of_the_rates(data):
     for case in data["rate"]["cases"]:  # ten tokens, all masks listed: the area is the LML; else it is estimated
