@@ -1,156 +1,242 @@
-"""What the chapters measured, read back from what they glued, for the pages that show all of it.
+"""What the pages show of the chapters' records, all from _build/records.json through one template, book_records.html.
 
-`records(app)` gives the claims, the cost of each chapter and the data of its figures once every page has been read.
-Pages that are made of them (scorecard, passport, status) hold `later` nodes, which this extension fills by then. In the
-story of each claim on a chapter's page it also tells what the chapter cost and where the scorecard has it.
+    ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `equations`,
+    ```                        `passport` (the paper's figures, from book/figures.yml), `status` and `badge`
+    {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
+
+The chapters are run first where they must be, then read with their outputs, each record drawn where it stands. The site
+gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv beside its pages.
 """
 
-import ast
+import csv
+import hashlib
 import json
 import re
+from collections import Counter
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import yaml
+from book_digest import ROOT, chapters, code_cells, read_chapter
+from book_execute import execute
+from book_outputs import executed_chapter
 from docutils import nodes
+from jinja2 import Environment, FileSystemLoader
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from mptlml.report.chapter import MOST_MEGABYTES
+from mptlml.report.claims import VERDICTS
+from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
-
-MOST_MEGABYTES = 2048  # what a Binder has; report.closing() stops a chapter above it, and this the pages
-CLAIM = re.compile(r'(<details class="claim" id="claim-([a-z0-9-]+)">.*?)</dl></details>', re.DOTALL)
-
-
-def read_claims(path: Path) -> list[dict]:
-    """The entries of claims.yml, in order."""
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or []
+HERE = Path(__file__).parent
+PAGE = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True).get_template(
+    "book_records.html").module
+EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
-def one_line(text) -> str:
-    """Text of a YAML file without its line breaks."""
-    return " ".join(str(text or "").split())
+@cache
+def read_json(path: Path, modified: float) -> dict:
+    """A file of records; read again when it was modified."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def chapter_title(path: Path) -> str:
-    """The first heading of a chapter."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((line[2:].strip() for line in lines if line.startswith("# ")), path.stem)
+def records(root: Path = ROOT) -> dict:
+    """What `book_outputs.gather` found."""
+    path = root / "_build" / "records.json"
+    return read_json(path, path.stat().st_mtime)
 
 
-def read_glued(path: Path) -> dict:
-    """{name: value} that a chapter glued, from myst-nb's file: numbers, strings, records; CSV tables as text."""
-    readers = {"text/plain": ast.literal_eval, "application/json": json.loads, "text/csv": str}
-    found = {}
-    if path.is_file():
-        for name, output in json.loads(path.read_text(encoding="utf-8")).items():
-            for mime, reader in readers.items():
-                if mime in output["data"]:
-                    found[name] = reader(output["data"][mime])
-    return found
+def shown(record: dict, found: dict) -> str:
+    """A record as it is drawn on its chapter's page: HTML, or nothing."""
+    if record["kind"] == "claim":
+        return PAGE.claim(next(claim for claim in found["claims"] if claim["id"] == record["id"]))
+    if record["kind"] == "cost":
+        return PAGE.cost(record, [claim for claim in found["claims"] if claim["chapter"] == record["chapter"]])
+    return PAGE.data(record) if record.get("note") else ""
 
 
-def claim_record(claim: dict, glued: dict) -> dict:
-    """A claim as claims.json has it, from its entry in claims.yml and what its chapter glued."""
-    measured = glued.get(f"{claim['id']}-record", {})
-    counts = {name: f"{measured.get(name) or 0:,}" for name in ("seeds", "cases")}
+def read_executed(text: str, stem: str, root: str):
+    """MyST-NB's reader of chapters: today's text with the outputs that are kept, and its records drawn."""
+    path = Path(root) / "notebooks" / f"{stem}.md"
+    notebook = executed_chapter(path, Path(root), text) or read_chapter(path, Path(root), text)
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            if MIME in output.get("data", {}):
+                output["data"] = {"text/html": str(shown(output["data"][MIME], records(Path(root))))}
+        cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
+    return notebook
+
+
+def read_figures(path: Path) -> list[dict]:
+    """The entries of figures.yml, in the paper's order."""
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def claims_of(figure: dict, claims: list[dict]) -> list[dict]:
+    """The claims that a figure names, by id or by a pattern such as `linvae-*-script`, in the order of its names."""
+    return [claim for name in figure["claims"] for claim in claims if fnmatchcase(claim["id"], name)]
+
+
+def checked_equations(claims: list[dict]) -> list[tuple[dict, str]]:
+    """The claims that are the largest error of an equation, each with what it was checked on."""
+    return [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in claims if EQUATION.match(claim["how"])]
+
+
+def settings(found: dict) -> dict[str, list[str]]:
+    """{version or property of the machine: its values}, over all chapters."""
+    values = {}
+    for part in ("versions", "machine"):
+        for chapter in found["chapters"].values():
+            for name, value in chapter[part].items():
+                text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+                values.setdefault(name, {})[text] = None
+    return {name: list(texts) for name, texts in values.items()}
+
+
+def in_words(claims: list[dict]) -> str:
+    """What the badge says. A claim that was measured lies in its band: others stop the build."""
+    return f"{sum(claim['value'] is not None for claim in claims)} of {len(claims)} in band"
+
+
+def html(text: str) -> nodes.raw:
+    """HTML as a node."""
+    return nodes.raw("", str(text), format="html")
+
+
+class Records(SphinxDirective):
+    """The directive: what to show is its argument, and the method that shows it."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        self.root = Path(self.env.srcdir)
+        self.found = records(self.root)
+        self.claims, self.chapters = self.found["claims"], self.found["chapters"]
+        show = {"scorecard": self.scorecard, "equations": self.equations, "passport": self.passport,
+                "status": self.status, "badge": self.badge}
+        if self.arguments[0] not in show:
+            raise self.error(f"records are shown as one of {sorted(show)}, not as {self.arguments[0]!r}")
+        return show[self.arguments[0]]()
+
+    def section(self, name: str, title: str, *body: nodes.Node) -> nodes.section:
+        """A section that the page's contents list."""
+        return nodes.section("", nodes.title("", title), *body, ids=[name], names=[name])
+
+    def scorecard(self) -> list[nodes.Node]:
+        for claim in self.claims:  # pages may say [text](#claim-id)
+            anchor = f"claim-{claim['id']}"
+            self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
+        sections = []
+        for stem, chapter in self.chapters.items():
+            claims = [claim for claim in self.claims if claim["chapter"] == stem]
+            table = html(PAGE.scorecard(stem, chapter["title"], claims))
+            sections.append(self.section(f"scorecard-{stem}", chapter["title"], table))
+        return [html(PAGE.summary(self.claims, VERDICTS)), *sections]
+
+    def equations(self) -> list[nodes.Node]:
+        return [html(PAGE.equations(checked_equations(self.claims)))]
+
+    def passport(self) -> list[nodes.Node]:
+        source = self.root / "book" / "figures.yml"
+        self.env.note_dependency(str(source))
+        figures = [figure for figure in read_figures(source) if figure["chapter"] in self.chapters]
+        sections = []
+        for figure in figures:
+            chapter, claims = self.chapters[figure["chapter"]], claims_of(figure, self.claims)
+            sections.append(self.section(
+                f"passport-{figure['id']}", figure["paper"], html(PAGE.shows(figure, chapter)),
+                nodes.container("", twin_of=figure, classes=["twin"]), html(PAGE.figure(figure, chapter, claims))))
+        return [html(PAGE.passport(figures, self.chapters)), *sections]
+
+    def status(self) -> list[nodes.Node]:
+        return [html(PAGE.status(self.chapters, MOST_MEGABYTES, settings(self.found)))]
+
+    def badge(self) -> list[nodes.Node]:
+        return [html(PAGE.claims_badge(in_words(self.claims)))]
+
+
+class Claim(SphinxRole):
+    """{claim}`id`, the value as text; {verdict}`id`, how it came out, as a badge."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        claim = next((claim for claim in records(Path(self.env.srcdir))["claims"] if claim["id"] == self.text), None)
+        if claim is None:
+            logger.warning("no claim %r was made", self.text, location=self.get_location(), type="book_records")
+            return [], []
+        return [nodes.Text(claim["text"]) if self.name == "claim" else html(PAGE.badge(claim["verdict"]))], []
+
+
+def _run_and_read(app, config):
+    """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
+    root = Path(app.srcdir)
+    execute([], 2, root)
+    config.nb_custom_formats = {
+        f"notebooks/{path.stem}.md": ["book_records.read_executed", {"stem": path.stem, "root": str(root)}]
+        for path in chapters(root)}
+    sources = [root / "_build" / "records.json", HERE / "book_records.html"]
+    config.book_records = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    for problem in records(root)["problems"]:
+        logger.warning(problem, type="book_records")
+
+
+def _show_twins(app, doctree, docname):
+    """Put the chapters' own pictures into the passport, each as a link to it; claims have none."""
+    for place in list(doctree.findall(nodes.container)):
+        if "twin_of" in place:
+            figure = place["twin_of"]
+            chapter = app.env.get_doctree(f"notebooks/{figure['chapter']}")
+            pictures = [image.deepcopy() for found in chapter.findall(nodes.figure) if figure["anchor"] in found["ids"]
+                        for image in found.findall(nodes.image)]
+            link = f"../notebooks/{figure['chapter']}.html#{figure['anchor']}"
+            place += [nodes.reference("", "", picture, refuri=link, internal=True) for picture in pictures[:1]]
+
+
+def claims_json(found: dict) -> dict:
+    """The content of claims.json."""
+    claims = found["claims"]
     return {
-        **{name: claim[name] for name in ("id", "chapter", "place", "paper", "unit", "band")},
-        "statement": one_line(claim["statement"]),
-        "why": one_line(claim["why"]),
-        **{name: measured.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
-        "text": glued.get(f"{claim['id']}-value"),
-        "how": measured.get("reason") or one_line(claim.get("how")).format(**counts),
-        "verdict": glued.get(f"{claim['id']}-verdict"),
-        "seconds": round(glued.get(f"{claim['chapter']}-seconds", 0), 1),
-        "url": f"notebooks/{claim['chapter']}.html#claim-{claim['id']}",
+        "$schema": "claims.schema.json", "version": found["version"],
+        "summary": {"claims": len(claims), "in_band": sum(claim["value"] is not None for claim in claims),
+                    "verdicts": dict(sorted(Counter(claim["verdict"] for claim in claims).items()))},
+        "claims": claims,
     }
 
 
-def gather(root: Path, glue_folder: Path, docnames: set[str]) -> dict:
-    """{"claims": [...], "chapters": {stem: ...}}, for the chapters among the book's pages."""
-    chapters, claims = {}, []
-    stems = sorted(name.removeprefix("notebooks/") for name in docnames if name.startswith("notebooks/"))
-    by_chapter = {stem: read_glued(glue_folder / "notebooks" / f"{stem}.glue.json") for stem in stems}
-    for stem, glued in by_chapter.items():
-        chapters[stem] = {
-            "title": chapter_title(root / "notebooks" / f"{stem}.md"),
-            "seconds": glued.get(f"{stem}-seconds", 0.0),
-            "megabytes": glued.get(f"{stem}-megabytes", 0.0),
-            "setting": glued.get(f"{stem}-setting", {}),
-            "tables": {name.removesuffix("-data"): value for name, value in glued.items() if name.endswith("-data")},
-        }
-    for claim in read_claims(root / "book" / "claims.yml"):
-        if claim["chapter"] in by_chapter:  # others have nothing to be glued from
-            claims.append(claim_record(claim, by_chapter[claim["chapter"]]))
-    return {"claims": claims, "chapters": chapters}
+def claims_schema() -> dict:
+    """What stands in claims.json, as a JSON Schema; the verdicts are those of mptlml.report."""
+    schema = json.loads((HERE / "claims.schema.json").read_text(encoding="utf-8"))
+    schema["properties"]["claims"]["items"]["properties"]["verdict"]["enum"] = list(VERDICTS)
+    return schema
 
 
-def too_large(chapters: dict) -> list[str]:
-    """A sentence for each chapter that needs more memory than a Binder has."""
-    return [f"{stem} took {chapter['megabytes']:.0f} MB, a Binder has {MOST_MEGABYTES}"
-            for stem, chapter in chapters.items() if chapter["megabytes"] > MOST_MEGABYTES]
+def write_files(found: dict, site: Path) -> None:
+    """Put claims.json, its schema, the badge and the figures' data into a built site."""
+    for name, content in (("claims.json", claims_json(found)), ("claims.schema.json", claims_schema())):
+        (site / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (site / "badge.svg").write_text(str(PAGE.picture("claims", in_words(found["claims"]))).strip(), encoding="utf-8")
+    (site / "data").mkdir(exist_ok=True)
+    for chapter in found["chapters"].values():
+        for key, columns in chapter["columns"].items():
+            rows = [[f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row]
+                    for row in zip(*columns.values(), strict=True)]
+            with (site / "data" / f"{key}.csv").open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
 
-def records(app) -> dict:
-    """What `gather` found, once all pages are read."""
-    return app.book_records
-
-
-class later(nodes.General, nodes.Element):
-    """Stands where `make(app, docname, node)` puts nodes, once the records are there: `later(make=...)`."""
-
-
-def paragraph(*parts, classes=()):
-    """A paragraph of nodes and strings."""
-    return nodes.paragraph("", "", *(nodes.Text(part) if isinstance(part, str) else part for part in parts),
-                           classes=list(classes))
-
-
-def link(text: str, target: str) -> nodes.reference:
-    """A link to a page or file of the site, relative to the page that it stands on."""
-    return nodes.reference("", text, refuri=target, internal=True)
-
-
-def table(header, rows, classes, widths=None) -> nodes.table:
-    """A table of strings and nodes."""
-    group = nodes.tgroup(cols=len(header))
-    group += [nodes.colspec(colwidth=width) for width in widths or [1] * len(header)]
-    head, body = nodes.thead(), nodes.tbody()
-    head += nodes.row("", *(nodes.entry("", paragraph(name)) for name in header))
-    body += [nodes.row("", *(nodes.entry("", cell if isinstance(cell, nodes.paragraph) else paragraph(cell))
-                             for cell in row)) for row in rows]
-    group += [head, body]
-    return nodes.table("", group, classes=list(classes))
-
-
-def _collect(app, env):
-    app.book_records = gather(Path(app.srcdir), Path(env.mystnb_config.output_folder), env.found_docs)
-    for sentence in too_large(app.book_records["chapters"]):
-        logger.warning(sentence, type="book_records")
-
-
-def complete_stories(text: str, seconds: float, scorecard: str) -> str:
-    """The claims in a cell's HTML, each with a line on the scorecard and on what the chapter cost."""
-    def complete(found):
-        row = f'<a href="{scorecard}#claim-{found[2]}">the scorecard</a>'
-        return f"{found[1]}<dt>See also</dt><dd>{row}. The chapter ran for {seconds:.0f} seconds.</dd></dl></details>"
-
-    return CLAIM.sub(complete, text)
-
-
-def _fill_in(app, doctree, docname):
-    for place in list(doctree.findall(later)):
-        place.replace_self(place["make"](app, docname, place))
-    chapter = records(app)["chapters"].get(docname.removeprefix("notebooks/"))
-    if chapter and app.builder.format == "html":
-        scorecard = app.builder.get_relative_uri(docname, "book/scorecard")
-        for output in doctree.findall(nodes.raw):
-            if 'class="claim"' in output.astext():
-                text = complete_stories(output.astext(), chapter["seconds"], scorecard)
-                output.replace_self(nodes.raw("", text, format="html", classes=output["classes"]))
+def _write(app, exception):
+    if exception is None and app.builder.name == "html":
+        write_files(records(Path(app.srcdir)), Path(app.outdir))
 
 
 def setup(app):
-    app.add_node(later)
-    app.connect("env-check-consistency", _collect)
-    app.connect("doctree-resolved", _fill_in)
+    app.add_config_value("book_records", "", "env")  # every page is read anew when the records or their template change
+    app.add_directive("records", Records)
+    for name in ("claim", "verdict"):
+        app.add_role(name, Claim())
+    app.connect("config-inited", _run_and_read)
+    app.connect("doctree-resolved", _show_twins)
+    app.connect("build-finished", _write, priority=400)  # before the pages are inspected
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
