@@ -6,6 +6,7 @@ captions, the wording of claims and all that makes pages of the outputs run noth
 """
 
 import ast
+import copy
 import hashlib
 import os
 from collections import defaultdict
@@ -23,17 +24,25 @@ RUN_TAGS = {"skip-execution", "raises-exception"}  # the tags of a cell that say
 IMAGES = ("MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
 
 
+from_yaml = cache(yaml.safe_load)  # the same text is read once
+
+
 def chapters(root: Path = ROOT) -> list[Path]:
     """The chapters' Markdown sources, in order."""
     return sorted((root / "notebooks").glob("*.md"))
 
 
+@cache
+def parsed(text: str, settings: str) -> nbformat.NotebookNode:
+    """Markdown as a notebook; settings: the text of _config.yml."""
+    syntax = MdParserConfig(enable_extensions=set(from_yaml(settings)["parse"]["myst_enable_extensions"]))
+    return read_myst_markdown_notebook(text, config=syntax, add_source_map=True)
+
+
 def read_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode:
     """A chapter (or other `text` in its place) as the book's reader sees it, with the line at which each cell begins."""
-    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
-    syntax = MdParserConfig(enable_extensions=set(config["parse"]["myst_enable_extensions"]))
     text = path.read_text(encoding="utf-8") if text is None else text
-    return read_myst_markdown_notebook(text, config=syntax, add_source_map=True, path=path)
+    return copy.deepcopy(parsed(text, (root / "_config.yml").read_text(encoding="utf-8")))
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -130,8 +139,7 @@ def data_at_hand(modules: list[str]) -> list[str]:
 
 def bands(stem: str, root: Path) -> list[str]:
     """The claims of a chapter with their bands: all that a run needs of book/claims.yml."""
-    source = root / "book" / "claims.yml"
-    entries = yaml.load(source.read_text(encoding="utf-8"), yaml.CSafeLoader) if source.is_file() else None
+    entries = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
     return [f"{entry['id']} {entry['band']}" for entry in entries or [] if entry["chapter"] == stem]
 
 

@@ -4,9 +4,9 @@
     _build/records.json                   what all chapters said of themselves (mptlml.report), with the words of the claims
 """
 
-import copy
 import fcntl
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +15,7 @@ import nbformat
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import how, read_claims, value_text, verdict
+from mptlml.report.claims import claims, how, value_text, verdict
 from mptlml.report.records import MIME
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
@@ -68,11 +68,10 @@ def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> 
 
 def with_outputs(source: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The cells as they are written, tags and captions included, with the outputs of a run of the same code."""
-    merged = copy.deepcopy(source)
-    for ours, theirs in zip(code_cells(merged), code_cells(executed), strict=True):
+    for ours, theirs in zip(code_cells(source), code_cells(executed), strict=True):
         ours.outputs, ours.execution_count = theirs.outputs, theirs.execution_count
-    merged.metadata["language_info"] = executed.metadata.get("language_info", {})
-    return merged
+    source.metadata["language_info"] = executed.metadata.get("language_info", {})
+    return source
 
 
 def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
@@ -106,7 +105,7 @@ def chapter_entry(notebook: nbformat.NotebookNode, records: list[dict]) -> dict:
 
 def gather(root: Path = ROOT) -> dict:
     """What all chapters said of themselves. `problems` are sentences on what is missing, double or too large."""
-    made, found, problems = {}, {}, []
+    listed, made, found, problems = claims(root / "book" / "claims.yml"), [], {}, []
     for path in chapters(root):
         notebook = executed_chapter(path, root)
         records = records_of(notebook) if notebook else []
@@ -114,17 +113,15 @@ def gather(root: Path = ROOT) -> dict:
             problems.append(f"{path.stem} has not run for its sources as they are, or not to report.closing()")
             continue
         found[path.stem] = chapter_entry(notebook, records)
-        claims = {record["id"]: record for record in records if record["kind"] == "claim"}
-        if len(claims) < sum(record["kind"] == "claim" for record in records) or claims.keys() & made.keys():
-            problems.append(f"{path.stem} makes a claim twice")
-        made |= claims
+        made += [record for record in records if record["kind"] == "claim"]
         if found[path.stem]["megabytes"] > MOST_MEGABYTES:
             problems.append(f"{path.stem} took {found[path.stem]['megabytes']:.0f} MB, a Binder has {MOST_MEGABYTES}")
-    listed = read_claims(root / "book" / "claims.yml")
-    problems += [f"claim {id} was not made" for id in listed if id not in made]
-    claims = [claim_entry(entry, made[id], found[entry["chapter"]]["seconds"])
-              for id, entry in listed.items() if id in made]
-    return {"version": 1, "claims": claims, "chapters": found, "problems": problems}
+    times = Counter(record["id"] for record in made)
+    problems += [f"claim {id} was made {times[id]} times" for id in listed if times[id] != 1]
+    by_id = {record["id"]: record for record in made}
+    entries = [claim_entry(entry, by_id[id], found[entry["chapter"]]["seconds"])
+               for id, entry in listed.items() if id in by_id]
+    return {"version": 1, "claims": entries, "chapters": found, "problems": problems}
 
 
 def write_records(root: Path = ROOT) -> None:
