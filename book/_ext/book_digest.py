@@ -20,7 +20,6 @@ from myst_nb.core.read import read_myst_markdown_notebook
 from myst_parser.config.main import MdParserConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN_TAGS = {"skip-execution", "raises-exception"}  # the tags of a cell that say how it runs
 from_yaml = cache(yaml.safe_load)  # the same text is read once
 
 
@@ -37,7 +36,7 @@ def parsed(text: str, settings: str) -> nbformat.NotebookNode:
 
 
 def read_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode:
-    """A chapter (or other `text` in its place) as the book's reader sees it, with the line at which each cell begins."""
+    """A chapter (or other `text` in its place) as the book's reader sees it, with the line where each cell begins."""
     text = path.read_text(encoding="utf-8") if text is None else text
     return copy.deepcopy(parsed(text, (root / "_config.yml").read_text(encoding="utf-8")))
 
@@ -135,7 +134,7 @@ def digest(path: Path, root: Path = ROOT) -> str:
     code = "\n".join(cell.source for cell in cells)
     modules = package.behind(code)
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
-    sources = [f"{cell.source}\0{sorted(RUN_TAGS & set(cell.metadata.get('tags', [])))}" for cell in cells]
+    sources = [cell.source for cell in cells]
     sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
     sources += [f"{name}\0{package.code[name]}" for name in modules]
     files = [root / "requirements.txt", root / "constraints.txt", *sorted((root / "book" / "data").glob("*.csv"))]

@@ -1,7 +1,7 @@
 """The outputs of the chapters as they are kept, and the records in them, gathered into one file for the pages.
 
     _build/executed/STEM/DIGEST.ipynb     a chapter that ran to its end, under the digest of what it ran from
-    _build/records.json                   what all chapters said of themselves (mptlml.report), and the words of the claims
+    _build/records.json                   what all chapters said of themselves, and the words of their claims
 """
 
 import fcntl
@@ -78,8 +78,7 @@ def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
 def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
     """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
     return {
-        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band")},
-        **{name: " ".join(entry[name].split()) for name in ("statement", "why")},
+        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band", "statement", "why")},
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
         "text": value_text(entry, record), "how": how(entry, record), "verdict": verdict(entry, record),
         "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
