@@ -1,7 +1,7 @@
 """What the pages show of the chapters' records: all from _build/records.json, through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
-    ```                        `equations`, `figures` and `passport` (the paper's, from book/figures.yml), `status` and `badge`
+    ```                        `equations`, `figures` and `passport` (from book/figures.yml), `status` and `badge`
     {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
 
 The chapters are run first where they must be, then read with their outputs, each record drawn where it stands. The site
