@@ -31,8 +31,10 @@ from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-TEMPLATE = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True).get_template(
-    "book_records.html").module
+TEMPLATE = Environment(
+    loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
+    finalize=lambda value: value.replace("'", "’") if isinstance(value, str) else value,  # as elsewhere on the pages
+).get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
