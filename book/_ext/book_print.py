@@ -19,97 +19,81 @@ import yaml
 from book_archive import NAME
 from book_browser import NAMES, chromium, find_chromium
 from book_digest import ROOT
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 from jinja2 import Template
 from pypdf import PdfReader, PdfWriter
 
 WAIT = 120_000  # milliseconds until the whole book must be typeset
-SCREEN = "script, .headerlink, .toctree-wrapper"
+SCREEN = "article script, .headerlink, .toctree-wrapper"
 CODE = "div.cell_input, details.above-input"
 FOLDED = "details.above-input, details.above-output, details.hide"
 
 
 class Entry(NamedTuple):
-    """A line of the contents, and a bookmark: a part, a page of the site (which has its foot), or a section of one."""
+    """A line of the contents, and a bookmark: a part, a page of the site, or a section of one."""
 
     level: int  # from 1
     title: str
     key: str  # the id it leads to in the one page
-    foot: bool = False
 
 
 def sidebar(site: Path) -> dict[str, str]:
     """The pages in the order of the sidebar, {path within the site: caption of its part}; the first has no part."""
     first = _read(site / "index.html").a["href"]
-    found, part = {first: ""}, ""
-    for entry in _read(site / first).select("nav.bd-links p.caption, nav.bd-links li > a"):
-        if entry.name == "p":
-            part = _text(entry)
-        elif not entry["href"].startswith("#"):  # the first page itself
-            found[normpath(join(dirname(first), entry["href"]))] = part
+    found = {first: ""}
+    for caption in _read(site / first).select("nav.bd-links p.caption"):
+        for link in caption.find_next_sibling("ul").select("a[href]"):
+            found[normpath(join(dirname(first), link["href"]))] = _text(caption)
     return found
 
 
-def address(link: str, path: str, keys: dict[str, str]) -> str:
-    """Where a link of the page at `path` leads from the one page; "" for a file that is not part of the print."""
-    if "://" in link or link.startswith("mailto:"):
-        return link
-    target, _, anchor = link.partition("#")
-    key = keys.get(normpath(join(dirname(path), target)) if target else path)
-    return "" if key is None else f"#{key}-{anchor}" if anchor else f"#{key}"
-
-
-def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> Tag:
-    """The article of a page for the print: solutions and cells opened, its ids unlike those of other pages."""
-    article = page.select_one("article.bd-article")
-    for gone in article.select(f"{SCREEN}, {CODE}" if code == "none" else SCREEN):
+def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> None:
+    """Make a page ready to stand among others: all opened, its ids its own, addresses as seen from beside the site."""
+    for gone in page.select(f"{SCREEN}, {CODE}" if code == "none" else SCREEN):
         gone.decompose()
-    for fold in article.select(FOLDED):
+    for fold in page.select(FOLDED):
         fold.summary.decompose()
         fold.unwrap()
-    for fold in article.select("details:not(.claim)"):
+    for fold in page.select("details:not(.claim)"):
         fold["open"] = ""
-    for marked in article.select("[id]"):
+    for marked in page.select("[id]"):
         if not marked.find_parent("svg"):  # a drawing refers to its own parts, whose ids hold the chapter's name
             marked["id"] = f"{keys[path]}-{marked['id']}"
-    for link in article.select("a[href]"):
-        link["href"] = address(link["href"], path, keys)
-    for picture in article.select("img[src]"):
-        picture["src"] = normpath(join("html", dirname(path), picture["src"]))
-    article["id"] = keys[path]
-    return article
+    for element in page.select("img[src], script[src], link[href]"):
+        name = "href" if element.name == "link" else "src"
+        element[name] = normpath(join("html", dirname(path), element[name]))
+    for link in page.select("a[href]"):
+        target, _, anchor = link["href"].partition("#")
+        key = keys.get(normpath(join(dirname(path), target)) if target else path)
+        if key:
+            link["href"] = f"#{key}-{anchor}" if anchor else f"#{key}"
+        elif "://" not in target:
+            del link["href"]  # a file that is not in the print; its path is this machine's
 
 
 def one_page(site: Path, code: str, config: dict) -> tuple[str, list[Entry]]:
-    """All pages in one, to lie beside the folder of the site, and its contents, whose page numbers are still to come."""
+    """All pages in one, to lie beside the site's folder, and its contents, whose page numbers are still to come."""
     parts = sidebar(site)
     keys = {path: f"page-{place}" for place, path in enumerate(parts)}
     head, entries, articles, last = {}, [], [], ""
     for path, part in parts.items():
-        page = _read(site / path)
-        for tag in page.select('link[rel="stylesheet"], script'):
-            name = "href" if tag.name == "link" else "src"
-            if name in tag.attrs:
-                tag[name] = normpath(join("html", dirname(path), tag[name]))
-            if tag.name == "link" or "mathjax" in str(tag).lower():
-                head[str(tag)] = None
-        article = prepare(page, path, keys, code)
-        entries += [Entry(1, part, keys[path])] * (part != last)
-        entries.append(Entry(1 + bool(part), _text(article.h1), keys[path], foot=True))
+        page, key = _read(site / path), keys[path]
+        prepare(page, path, keys, code)
+        article = page.select_one("article.bd-article")
+        article["id"] = key
+        head |= {str(tag): None for tag in page.select('link[rel="stylesheet"], script')
+                 if tag.name == "link" or "mathjax" in str(tag).lower()}
+        entries += [Entry(1, part, key)] * (part != last)
+        entries.append(Entry(1 + bool(part), _text(article.h1), key))
         entries += [Entry(2 + bool(part), _text(heading), heading.parent["id"]) for heading in article.select("h2")]
         articles.append(article)
         last = part
-    known = {f"#{marked['id']}" for article in articles for marked in (article, *article.select("[id]"))}
-    for link in (link for article in articles for link in article.select("a[href]")):
-        if link["href"] not in known and ":" not in link["href"]:
-            link.unwrap()  # it would lead to a path of this machine
     template = Template(Path(__file__).with_name("print.html").read_text(encoding="utf-8"), autoescape=True)
     return template.render(config=config, head=head, entries=entries, articles=articles), entries
 
 
-def write_print(path: str, site: Path, target: Path, code: str, root: Path = ROOT) -> int:
+def write_print(path: str, site: Path, target: Path, code: str, config: dict) -> int:
     """Print the site with the browser at `path` into `target`, by way of one page beside it; the number of pages."""
-    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     text, entries = one_page(site, code, config)
     source = site.parent / "print.html"
     source.write_text(text, encoding="utf-8")
@@ -124,9 +108,8 @@ def write_print(path: str, site: Path, target: Path, code: str, root: Path = ROO
             pages = {name.removeprefix("/"): made.get_destination_page_number(place)
                      for name, place in made.named_destinations.items()}
             tab.evaluate("pages => number(pages)", pages)
-    source.unlink()
     writer, above = PdfWriter(clone_from=made), {0: None}
-    for level, title, key, _ in entries:
+    for level, title, key in entries:
         above[level] = writer.add_outline_item(title, pages[key], parent=above[level - 1])
     writer.add_metadata({"/Author": config["author"]})
     writer.page_mode = "/UseOutlines"
@@ -134,11 +117,11 @@ def write_print(path: str, site: Path, target: Path, code: str, root: Path = ROO
     return len(writer.pages)
 
 
-def _read(path: Path) -> BeautifulSoup:
+def _read(path):
     return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
-def _text(element: Tag) -> str:
+def _text(element):
     return " ".join(element.get_text().split())
 
 
@@ -147,6 +130,7 @@ if __name__ == "__main__":
     parser.add_argument("--code", choices=("all", "none"), default="all", help="every code cell, or none")
     code = parser.parse_args().code
     path = find_chromium() or sys.exit(f"the print needs a Chromium: install one ({', '.join(NAMES)}), or set CHROMIUM")
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     target = ROOT / "_build" / f"{NAME}.pdf"
-    count = write_print(path, ROOT / "_build" / "html", target, code)
+    count = write_print(path, ROOT / "_build" / "html", target, code, config)
     print(f"{target.relative_to(ROOT)}: {count} pages, {target.stat().st_size / 1e6:.1f} MB")
