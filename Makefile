@@ -37,8 +37,9 @@ env: $(READY)  ## set up .venv with the pinned packages
 $(READY): requirements.txt pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11, or say make PYTHON=/path/to/it"; exit 1; }
 	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "Installing about 200 packages into $(VENV): some 6 GB, 2 to 5 minutes. Towards the end pip unpacks them all, without a word."
-	$(BIN)/python -m pip install --disable-pip-version-check --requirement requirements.txt
+	@echo "Installing about 200 packages into $(VENV): 6 to 7 GB, which takes 2 to 8 minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "pip>=25.1"  # older ones unpack without a word
+	$(BIN)/python -m pip install --requirement requirements.txt
 	$(BIN)/python -c "import matplotlib.font_manager"
 	@touch $@
 
