@@ -110,7 +110,7 @@ def write_print(path: str, site: Path, target: Path, code: str, config: dict) ->
             tab.evaluate("pages => number(pages)", pages)
     writer, above = PdfWriter(clone_from=made), {0: None}
     for level, title, key in entries:
-        above[level] = writer.add_outline_item(title, pages[key], parent=above[level - 1])
+        above[level] = writer.add_outline_item(title=title, page_number=pages[key], parent=above[level - 1])
     writer.add_metadata({"/Author": config["author"]})
     writer.page_mode = "/UseOutlines"
     writer.write(target)
