@@ -1,7 +1,4 @@
-"""The reader's browser: a Chromium that is already on this machine, driven by Playwright.
-
-Nothing is downloaded. The tests of the built site step aside without a browser; the printed book needs one.
-"""
+"""The reader's browser: a Chromium that is already on this machine, driven by Playwright. Nothing is downloaded."""
 
 import os
 import shutil
@@ -11,18 +8,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = ("--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update")
 
 
-def find_chromium(environ=None) -> str | None:
+def find_chromium(environ=os.environ) -> str | None:
     """The path of a Chromium: what CHROMIUM names, else the first of its usual names on the PATH; None without one.
 
     Raises ValueError: CHROMIUM names something that cannot be run.
     """
-    asked = (os.environ if environ is None else environ).get("CHROMIUM")
-    if asked:
-        found = shutil.which(asked)
-        if found is None:
-            raise ValueError(f"CHROMIUM is {asked!r}, which is not a program")
-        return found
-    return next(filter(None, map(shutil.which, NAMES)), None)
+    asked = environ.get("CHROMIUM")
+    if asked and not shutil.which(asked):
+        raise ValueError(f"CHROMIUM is {asked!r}, which is not a program")
+    return next(filter(None, map(shutil.which, [asked] if asked else NAMES)), None)
 
 
 @contextmanager

@@ -2,42 +2,24 @@
 
     MPTLML_REPOSITORY=https://github.com/OWNER/NAME MPTLML_BRANCH=main make book
 
-No source says where the book is kept: the address comes from these two variables, which the publishing workflow sets to
-the repository that it runs in. With an address each chapter can be opened in Binder and Colab, and each page
-in the repository; without one there are no such buttons. Either way a chapter can be downloaded as a notebook.
-
-The notebooks of the site begin with a cell (colab_cell.py) that installs the package where it is missing, from that
-address. They lie in `_sources/notebooks` of the site, hence on the branch that it is published from, where Colab finds
-them. The notebooks of the repository need no such cell: who has it has the package.
+No source says where the book is kept: with these two variables each chapter can be opened in Binder and Colab, and each
+page in the repository; without them there are downloads alone. The notebooks of the site, where Colab finds them, begin
+with a cell (colab_cell.py) that installs the package where it is missing.
 """
 
 import os
 import re
-from collections.abc import Mapping
+import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import nbformat
 
-SITE_BRANCH = "gh-pages"  # as in the Makefile's `publish`
-CELL = Path(__file__).with_name("colab_cell.py")
-UNKNOWN = 'REPOSITORY, BRANCH = "", ""'
+UNKNOWN = 'REPOSITORY, BRANCH = "", ""'  # in colab_cell.py
+COLAB = "https://colab.research.google.com/github/{path}/blob/gh-pages/_sources/{page}.ipynb"
 
 
-class Address(NamedTuple):
-    """Where the book is kept."""
-
-    repository: str  # https://github.com/OWNER/NAME
-    branch: str
-
-    @property
-    def path(self) -> str:
-        """OWNER/NAME."""
-        return "/".join(self.repository.rsplit("/", 2)[1:])
-
-
-def address(environment: Mapping[str, str]) -> Address | None:
-    """The address that the environment names, if it does. Raises ValueError: one that is not of that form."""
+def address(environment=os.environ) -> tuple[str, str] | None:
+    """The repository and branch that the environment names, if it does. Raises ValueError: one of another form."""
     repository = environment.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
     branch = environment.get("MPTLML_BRANCH", "").strip() or "main"
     if not repository:
@@ -46,73 +28,48 @@ def address(environment: Mapping[str, str]) -> Address | None:
         raise ValueError(f"MPTLML_REPOSITORY is {repository!r}; expected https://github.com/OWNER/NAME")
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/-]*", branch):
         raise ValueError(f"MPTLML_BRANCH is {branch!r}, which is no name of a branch")
-    return Address(repository, branch)
+    return repository, branch
 
 
-def first_cell(place: Address | None) -> str:
-    """The code of the cell that installs the package where it is missing."""
-    code = CELL.read_text(encoding="utf-8").rstrip()
-    if code.count(UNKNOWN) != 1:
-        raise ValueError(f"{CELL.name} has no line {UNKNOWN!r} to write the address into")
-    if place is None:
-        return code
-    return code.replace(UNKNOWN, f'REPOSITORY, BRANCH = "{place.repository}", "{place.branch}"')
-
-
-def portable(notebook: nbformat.NotebookNode, place: Address | None) -> nbformat.NotebookNode:
-    """The notebook with that cell before its first code cell, so that it runs where the package is missing."""
-    cell = nbformat.v4.new_code_cell(first_cell(place), id="install", metadata={"cellView": "form"})
-    where = next(number for number, other in enumerate(notebook.cells) if other.cell_type == "code")
-    return nbformat.from_dict({**notebook, "cells": [*notebook.cells[:where], cell, *notebook.cells[where:]]})
-
-
-def write_notebooks(root: Path, folder: Path, place: Address | None) -> list[Path]:
-    """Write every chapter's notebook into the folder, able to run far from the book; the files written."""
+def write_notebooks(root: Path, folder: Path, place: tuple[str, str] | None) -> None:
+    """Write every chapter's notebook into the folder, with the cell that installs before its first code cell."""
+    code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
+    code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*place or ("", "")))
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for path in sorted((root / "notebooks").glob("*.ipynb")):
-        notebook = portable(nbformat.read(path, as_version=4), place)
-        nbformat.validate(notebook)
+        notebook = nbformat.read(path, as_version=4)
+        where = next(number for number, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+        cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
+        notebook.cells.insert(where, cell)
         nbformat.write(notebook, folder / path.name)
-        written.append(folder / path.name)
-    return written
 
 
 def _set_options(app, config):
-    place = address(os.environ)
-    if place is not None:
-        config.html_theme_options = config.html_theme_options | {
-            "repository_url": place.repository,
-            "repository_branch": place.branch,
-            "use_repository_button": True,
-            "use_edit_page_button": True,
-            "use_issues_button": True,
+    if place := address():
+        config.html_theme_options |= {
+            "repository_url": place[0], "repository_branch": place[1], "use_repository_button": True,
+            "use_edit_page_button": True, "use_issues_button": True,
             "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
         }
 
 
 def _offer_notebook(app, pagename, templatename, context, doctree):
-    """A chapter's download button offers its notebook; the theme does so by itself for a book with an address only."""
     if (Path(app.srcdir) / f"{pagename}.ipynb").is_file():
-        context["ipynb_source"] = f"{pagename}.ipynb"
+        context["ipynb_source"] = f"{pagename}.ipynb"  # the theme does so only where there is an address
 
 
 def _add_colab(app, pagename, templatename, context, doctree):
-    """The theme would send Colab to the notebook beside the source, which does not know where its package is."""
-    place = address(os.environ)
+    # The theme would send Colab to the notebook beside the source, which does not know where its package is.
     for group in context.get("header_buttons", []):
-        if place is not None and group.get("label") == "launch-buttons":
-            group["buttons"].append({
-                "type": "link", "text": "Colab", "tooltip": "Launch on Colab",
-                "icon": "_static/images/logo_colab.png",
-                "url": "https://colab.research.google.com/github/"
-                       f"{place.path}/blob/{SITE_BRANCH}/_sources/{pagename}.ipynb",
-            })
+        if group.get("label") == "launch-buttons":
+            url = COLAB.format(path=address()[0].removeprefix("https://github.com/"), page=pagename)
+            group["buttons"].append({"type": "link", "text": "Colab", "tooltip": "Launch on Colab", "url": url,
+                                     "icon": "_static/images/logo_colab.png"})
 
 
 def _write(app, exception):
     if exception is None and app.builder.name == "html":
-        write_notebooks(Path(app.srcdir), Path(app.outdir) / "_sources" / "notebooks", address(os.environ))
+        write_notebooks(Path(app.srcdir), Path(app.outdir) / "_sources" / "notebooks", address())
 
 
 def setup(app):
@@ -121,3 +78,7 @@ def setup(app):
     app.connect("html-page-context", _add_colab, priority=502)  # after the theme's own buttons
     app.connect("build-finished", _write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+if __name__ == "__main__" and address() is None:
+    sys.exit("set MPTLML_REPOSITORY to https://github.com/OWNER/NAME first: the pages link to it")
