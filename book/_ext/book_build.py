@@ -2,11 +2,10 @@
 
     python book/_ext/book_build.py          (what `make book` runs after executing the chapters)
 
-Warnings are errors. A build over the remains of an older one can leave numbers glued from other pages stale, and can
-pass after one that failed; so the pages are always built anew (the chapters come from the cache, it takes seconds).
+Warnings are errors. A build over the remains of an older one can pass after one that failed; so the pages are always
+built anew (the chapters are executed already, it takes seconds).
 """
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -14,20 +13,21 @@ import subprocess
 import sys
 from pathlib import Path
 
-from book_digest import ROOT, cache_path
-from book_execute import chapters, executed_chapter, quiet_environment
-from book_launch import address
+from book_digest import ROOT, chapters, digest
+from book_execute import quiet_environment
+from book_outputs import locked, place
 
 STAMP = ".book-fingerprint"  # in _build: what the pages there were made from
+ADDRESS = ("MPTLML_REPOSITORY", "MPTLML_BRANCH")  # the launch buttons lead there
 
 
 def fingerprint(root: Path = ROOT) -> str:
     """A digest of all that the pages are made from, the outputs of the chapters included."""
-    files = [root / "_config.yml", root / "_toc.yml", *chapters(root)]
+    outputs = [place(path, digest(path, root), root) for path in chapters(root)]
+    files = [root / "_config.yml", root / "_toc.yml", *chapters(root), *sorted((root / "mptlml").rglob("*.py"))]
     files += [path for path in sorted((root / "book").rglob("*")) if "__pycache__" not in path.parts]
-    files += sorted((cache_path(root) / "executed").rglob("*.ipynb"))
-    state = hashlib.sha256(cache_path(root).name.encode() + repr(address(os.environ)).encode())
-    for path in files:
+    state = hashlib.sha256(repr([os.environ.get(name) for name in ADDRESS]).encode())
+    for path in files + outputs:
         if path.is_file():
             state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return state.hexdigest()
@@ -45,24 +45,17 @@ def build(root: Path = ROOT) -> int:
         print("nothing has changed since the last build: _build/html/index.html")
         return 0
     out = root / "_build"
-    stamp, today = out / STAMP, fingerprint(root)
-    for path in chapters(root):
-        if executed_chapter(path, root) is None:
-            print(f"{path.stem} is not executed yet (make execute): it runs within the build", flush=True)
-    stamp.unlink(missing_ok=True)
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(out / name, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "--keep-going", str(root)]
     status = subprocess.run(command, cwd=root, env=quiet_environment(root), check=False).returncode
     if status == 0:
-        stamp.write_text(today)
+        (out / STAMP).write_text(fingerprint(root))
     return status
 
 
 def main() -> int:
-    (ROOT / "_build").mkdir(exist_ok=True)
-    with (ROOT / "_build" / ".lock").open("w") as lock:  # two builds at once would delete each other's pages
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(ROOT / "_build" / ".lock"):  # two builds at once would delete each other's pages
         return build()
 
 

@@ -1,65 +1,161 @@
-"""Name the execution cache after everything, beside a chapter's own cells, that can change its outputs.
+"""Name what the outputs of a chapter depend on: one digest a chapter, which changes when it must run, and only then.
 
-jupyter-cache compares the code cells of a notebook and nothing else: after an edit in `mptlml/` it would
-go on showing the old numbers. So the cache of the book lies in `_build/.jupyter_cache/<digest>`, and the digest is
-taken over the package's sources, the pinned requirements, the claims, the stored results in `book/data`, and what of
-the data folders the chapters read.
+It covers the chapter's code; the modules of `mptlml` that it imports, directly or not; the pinned requirements; the
+bands of its own claims; the stored results that it names; and, where it imports `mptlml.data`, the data at hand. Text,
+captions, the wording of claims and all that makes pages of the outputs run nothing.
 """
 
+import ast
+import copy
 import hashlib
 import os
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import nbformat
+import yaml
+from myst_nb.core.read import read_myst_markdown_notebook
+from myst_parser.config.main import MdParserConfig
+
 ROOT = Path(__file__).resolve().parents[2]
+RUN_TAGS = {"skip-execution", "raises-exception"}  # the tags of a cell that say how it runs
+IMAGES = ("MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
 
 
-def input_files(root: Path) -> list[Path]:
-    """The files that every chapter depends on, in a fixed order; those that do not exist are left out."""
-    files = sorted((root / "mptlml").rglob("*.py"))
-    files += [root / name for name in ("requirements.txt", "constraints.txt", "book/claims.yml")]
-    files += sorted((root / "book" / "data").glob("*"))
-    return [path for path in files if path.is_file()]
+from_yaml = cache(yaml.safe_load)  # the same text is read once
 
 
-# What the chapters read of each data folder, by the environment variable that names it. A library may write lock files
-# and other readers' data beside these, which change nothing here.
-DATA = {
-    "MPTLML_DATA": ("**/*",),
-    "HF_HOME": ("datasets/nyu-mll___glue/**/*.arrow", "hub/models--google-bert--*/**/*.*"),
-}
+def chapters(root: Path = ROOT) -> list[Path]:
+    """The chapters' Markdown sources, in order."""
+    return sorted((root / "notebooks").glob("*.md"))
 
 
-def data_listing(folder: str | None, patterns: tuple[str, ...] = ("**/*",)) -> str:
-    """Names and sizes below a data folder (not where it lies), so real data and a stand-in never share a cache."""
-    if not folder:
-        return "no data folder"
-    base = Path(folder)
-    files = sorted({path for pattern in patterns for path in base.glob(pattern) if path.is_file()})
-    return "\n".join(f"{path.relative_to(base).as_posix()} {path.stat().st_size}" for path in files)
+@cache
+def parsed(text: str, settings: str) -> nbformat.NotebookNode:
+    """Markdown as a notebook; settings: the text of _config.yml."""
+    syntax = MdParserConfig(enable_extensions=set(from_yaml(settings)["parse"]["myst_enable_extensions"]))
+    return read_myst_markdown_notebook(text, config=syntax, add_source_map=True)
 
 
-def digest(root: Path = ROOT, environment: Mapping[str, str] | None = None) -> str:
-    """16 hexadecimal digits that change whenever one of the inputs does; `environment` names folders and models."""
-    environment = environment or {}
-    state = hashlib.sha256()
-    for path in input_files(root):
-        state.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
-    for variable, patterns in DATA.items():
-        state.update(data_listing(environment.get(variable), patterns).encode() + b"\0")
-    state.update(environment.get("MPTLML_MASKED_LM", "").encode())  # the model that chapter 10 is pointed at
-    return state.hexdigest()[:16]
+def read_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode:
+    """A chapter (or other `text` in its place) as the book's reader sees it, with the line at which each cell begins."""
+    text = path.read_text(encoding="utf-8") if text is None else text
+    return copy.deepcopy(parsed(text, (root / "_config.yml").read_text(encoding="utf-8")))
 
 
-def cache_path(root: Path = ROOT) -> Path:
-    """Where the executed chapters are kept for the sources as they are now."""
-    return root / "_build" / ".jupyter_cache" / digest(root, os.environ)
+def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The cells that run, in order."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def _set_cache_path(app, config):
-    config.nb_execution_cache_path = str(cache_path(Path(app.srcdir)))
+@cache
+def names_used(code: str) -> tuple[list[ast.Import | ast.ImportFrom], dict[str, set[str]]]:
+    """The imports of some code, and {name: its attributes in use}; none where it is no Python, for it will not run."""
+    try:
+        nodes = list(ast.walk(ast.parse(code)))
+    except SyntaxError:
+        return [], {}
+    attributes = defaultdict(set)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            attributes[node.value.id].add(node.attr)
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)], attributes
 
 
-def setup(app):
-    app.connect("config-inited", _set_cache_path)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+class Package:
+    """The modules of `mptlml`, and where the names that some code imports from them are defined."""
+
+    def __init__(self, root: Path) -> None:
+        paths = sorted((root / "mptlml").rglob("*.py"))
+        names = [".".join(path.relative_to(root).with_suffix("").parts) for path in paths]
+        self.files = {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+        self.code = {name: path.read_text(encoding="utf-8") for name, path in self.files.items()}
+        self.packages = {name.removesuffix(".__init__") for name in names if name.endswith(".__init__")}
+
+    def imports(self, code: str, module: str = "") -> Iterator[tuple[str, str, str]]:
+        """(name here, module it is taken from, its name there or "" for the module itself) for each import."""
+        folder = module.split(".") if module in self.packages else module.split(".")[:-1]
+        for node in names_used(code)[0]:
+            source = ""
+            if isinstance(node, ast.ImportFrom):
+                above = folder[: len(folder) + 1 - node.level] if node.level else []
+                source = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                place, name = (source, alias.name) if source else (alias.name, "")
+                if place in self.files:
+                    yield alias.asname or alias.name, place, name
+
+    def defining(self, module: str, name: str) -> str:
+        """The module that `name` of `module` comes from: re-exports are followed to their source."""
+        if not name or f"{module}.{name}" in self.files:
+            return f"{module}.{name}".rstrip(".")
+        for here, source, there in self.imports(self.code[module], module):
+            if here == name:
+                return self.defining(source, there)
+        return module
+
+    def taken(self, code: str, module: str = "") -> Iterator[str]:
+        """The modules that the code takes names from; of a package, those behind the attributes that it uses."""
+        for here, source, there in self.imports(code, module):
+            found = self.defining(source, there)
+            attributes = names_used(code)[1].get(here)
+            if found in self.packages and attributes:
+                yield from (self.defining(found, attribute) for attribute in attributes)
+            else:
+                yield found
+
+    def behind(self, code: str) -> list[str]:
+        """All modules that the code imports, directly or not, by name."""
+        found, new = set(), set(self.taken(code))
+        while new:
+            found |= new
+            new = {name for module in new for name in self.taken(self.code[module], module)} - found
+        return sorted(found)
+
+
+def listing(folder: Path, *patterns: str) -> list[str]:
+    """Names and sizes below a folder (not where it lies), so that real data and a stand-in never share a digest."""
+    files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    return [f"{path.relative_to(folder).as_posix()} {path.stat().st_size}" for path in files]
+
+
+def data_at_hand(modules: list[str]) -> list[str]:
+    """What the loaders among the modules will find, and the model that chapter 10 is pointed at."""
+    found = []
+    cached = Path.home() / ".cache"
+    if "mptlml.data.images" in modules:
+        found += listing(Path(os.environ.get("MPTLML_DATA") or cached / "mptlml"), *IMAGES)
+    if "mptlml.data.text" in modules:
+        home = Path(os.environ.get("HF_HOME") or cached / "huggingface")
+        hub, sets = (Path(os.environ.get(name) or home / folder) for name, folder in (
+            ("HF_HUB_CACHE", "hub"), ("HF_DATASETS_CACHE", "datasets")))
+        found += listing(hub, "models--google-bert--*/snapshots/**/*")
+        found += listing(sets, "nyu-mll___glue/**/*.arrow")
+        found += [os.environ.get("MPTLML_MASKED_LM", "")]
+    return found
+
+
+def bands(stem: str, root: Path) -> list[str]:
+    """The claims of a chapter with their bands: all that a run needs of book/claims.yml."""
+    entries = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
+    return [f"{entry['id']} {entry['band']}" for entry in entries or [] if entry["chapter"] == stem]
+
+
+def digest(path: Path, root: Path = ROOT) -> str:
+    """Hexadecimal digits for the sources behind a chapter, a hyphen, and digits for the data at hand."""
+    package = Package(root)
+    cells = code_cells(read_chapter(path, root))
+    code = "\n".join(cell.source for cell in cells)
+    modules = package.behind(code)
+    files = [package.files[name] for name in modules]
+    files += [root / name for name in ("requirements.txt", "constraints.txt")]
+    files += [file for file in sorted((root / "book" / "data").glob("*.csv")) if file.name in code]
+    sources = [f"{cell.source}\0{sorted(RUN_TAGS & set(cell.metadata.get('tags', [])))}" for cell in cells]
+    sources += bands(path.stem, root)
+    for file in files:
+        if file.is_file():
+            sources += [file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")]
+    return "-".join(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+                    for parts in (sources, data_at_hand(modules)))

@@ -8,25 +8,20 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-NEEDED = ("tex-chtml-full.js", "output/chtml/fonts/woff-v2")
+BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
 
 
 def _copy(app, exception):
-    if exception is not None or app.builder.format != "html":
-        return
-    # The package's name holds a hyphen, so it can be found but not imported by an import statement.
-    source = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-    target = Path(app.outdir) / "_static" / "mathjax"
-    for name in NEEDED:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        if (source / name).is_dir():
-            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
-        else:
-            shutil.copy2(source / name, target / name)
+    if exception is None and app.builder.format == "html":
+        # The package's name holds a hyphen, so it can be found but not imported by an import statement.
+        source = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+        target = Path(app.outdir) / "_static" / "mathjax"
+        shutil.copytree(source / FONTS, target / FONTS, dirs_exist_ok=True)
+        shutil.copy2(source / BUNDLE, target / BUNDLE)
 
 
 def _set_path(app, config):
-    config.mathjax_path = "mathjax/" + NEEDED[0]
+    config.mathjax_path = f"mathjax/{BUNDLE}"
 
 
 def setup(app):

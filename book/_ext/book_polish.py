@@ -48,12 +48,11 @@ def _polish(app, exception):
     folder = Path(app.outdir)
     for path in folder.rglob("*.html"):
         if path.relative_to(folder).parts[0] != "_static":
-            text = path.read_text(encoding="utf-8")
-            path.write_text(repair(text), encoding="utf-8")
+            path.write_text(repair(path.read_text(encoding="utf-8")), encoding="utf-8")
     # Without an index.html Sphinx would write one that has no title and asks the server for an icon.
-    root = app.config.root_doc + app.builder.out_suffix
-    (folder / "index.html").write_text(FIRST_PAGE.format(
-        title=app.config.project, page=root, icon=f"_static/{Path(app.config.html_favicon).name}"), encoding="utf-8")
+    first = FIRST_PAGE.format(title=app.config.project, page=f"{app.config.root_doc}.html",
+                              icon=f"_static/{Path(app.config.html_favicon).name}")
+    (folder / "index.html").write_text(first, encoding="utf-8")
 
 
 def setup(app):

@@ -1,156 +1,196 @@
-"""What the chapters measured, read back from what they glued, for the pages that show all of it.
+"""What the pages show of the chapters' records: all from _build/records.json, through one template, book_records.html.
 
-`records(app)` gives the claims, the cost of each chapter and the data of its figures once every page has been read.
-Pages that are made of them (scorecard, passport, status) hold `later` nodes, which this extension fills by then. In the
-story of each claim on a chapter's page it also tells what the chapter cost and where the scorecard has it.
+    ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `equations`,
+    ```                        `passport` (the paper's figures, from book/figures.yml), `status` and `badge`
+    {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
+
+The chapters are run first where they must be, then read with their outputs, each record drawn where it stands. The site
+gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv beside its pages.
 """
 
-import ast
+import csv
 import json
 import re
+from collections import Counter
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 import yaml
+from book_digest import chapters, code_cells, read_chapter
+from book_execute import execute
+from book_outputs import executed_chapter
 from docutils import nodes
+from jinja2 import Environment, FileSystemLoader
 from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from mptlml.report.chapter import MOST_MEGABYTES
+from mptlml.report.claims import VERDICTS
+from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
-
-MOST_MEGABYTES = 2048  # what a Binder has; report.closing() stops a chapter above it, and this the pages
-CLAIM = re.compile(r'(<details class="claim" id="claim-([a-z0-9-]+)">.*?)</dl></details>', re.DOTALL)
-
-
-def read_claims(path: Path) -> list[dict]:
-    """The entries of claims.yml, in order."""
-    return yaml.safe_load(path.read_text(encoding="utf-8")) or []
+HERE = Path(__file__).parent
+TEMPLATE = Environment(loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True).get_template(
+    "book_records.html").module
+EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
-def one_line(text) -> str:
-    """Text of a YAML file without its line breaks."""
-    return " ".join(str(text or "").split())
-
-
-def chapter_title(path: Path) -> str:
-    """The first heading of a chapter."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next((line[2:].strip() for line in lines if line.startswith("# ")), path.stem)
-
-
-def read_glued(path: Path) -> dict:
-    """{name: value} that a chapter glued, from myst-nb's file: numbers, strings, records; CSV tables as text."""
-    readers = {"text/plain": ast.literal_eval, "application/json": json.loads, "text/csv": str}
-    found = {}
-    if path.is_file():
-        for name, output in json.loads(path.read_text(encoding="utf-8")).items():
-            for mime, reader in readers.items():
-                if mime in output["data"]:
-                    found[name] = reader(output["data"][mime])
-    return found
-
-
-def claim_record(claim: dict, glued: dict) -> dict:
-    """A claim as claims.json has it, from its entry in claims.yml and what its chapter glued."""
-    measured = glued.get(f"{claim['id']}-record", {})
-    counts = {name: f"{measured.get(name) or 0:,}" for name in ("seeds", "cases")}
-    return {
-        **{name: claim[name] for name in ("id", "chapter", "place", "paper", "unit", "band")},
-        "statement": one_line(claim["statement"]),
-        "why": one_line(claim["why"]),
-        **{name: measured.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
-        "text": glued.get(f"{claim['id']}-value"),
-        "how": measured.get("reason") or one_line(claim.get("how")).format(**counts),
-        "verdict": glued.get(f"{claim['id']}-verdict"),
-        "seconds": round(glued.get(f"{claim['chapter']}-seconds", 0), 1),
-        "url": f"notebooks/{claim['chapter']}.html#claim-{claim['id']}",
+@cache
+def read_records(root: Path) -> dict:
+    """What all chapters said, as `book_outputs.gather` wrote it down, and what pages need beside it."""
+    found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
+    return found | {
+        "figures": read_figures(root, found), "settings": settings(found["chapters"]), "verdicts": VERDICTS,
+        "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in found["claims"]
+                      if EQUATION.match(claim["how"])],
+        # measured, hence in its band: others stop the build
+        "in_band": sum(claim["value"] is not None for claim in found["claims"]), "most_megabytes": MOST_MEGABYTES,
     }
 
 
-def gather(root: Path, glue_folder: Path, docnames: set[str]) -> dict:
-    """{"claims": [...], "chapters": {stem: ...}}, for the chapters among the book's pages."""
-    chapters, claims = {}, []
-    stems = sorted(name.removeprefix("notebooks/") for name in docnames if name.startswith("notebooks/"))
-    by_chapter = {stem: read_glued(glue_folder / "notebooks" / f"{stem}.glue.json") for stem in stems}
-    for stem, glued in by_chapter.items():
-        chapters[stem] = {
-            "title": chapter_title(root / "notebooks" / f"{stem}.md"),
-            "seconds": glued.get(f"{stem}-seconds", 0.0),
-            "megabytes": glued.get(f"{stem}-megabytes", 0.0),
-            "setting": glued.get(f"{stem}-setting", {}),
-            "tables": {name.removesuffix("-data"): value for name, value in glued.items() if name.endswith("-data")},
-        }
-    for claim in read_claims(root / "book" / "claims.yml"):
-        if claim["chapter"] in by_chapter:  # others have nothing to be glued from
-            claims.append(claim_record(claim, by_chapter[claim["chapter"]]))
-    return {"claims": claims, "chapters": chapters}
+def read_figures(root: Path, found: dict) -> list[dict]:
+    """The paper's figures, in its order, each with the claims that it `found` by id or pattern (`linvae-*-script`)."""
+    source = root / "book" / "figures.yml"
+    figures = yaml.safe_load(source.read_text(encoding="utf-8")) if source.is_file() else []
+    return [figure | {"found": [claim for name in figure["claims"] for claim in found["claims"]
+                                if fnmatchcase(claim["id"], name)]}
+            for figure in figures if figure["chapter"] in found["chapters"]]
 
 
-def too_large(chapters: dict) -> list[str]:
-    """A sentence for each chapter that needs more memory than a Binder has."""
-    return [f"{stem} took {chapter['megabytes']:.0f} MB, a Binder has {MOST_MEGABYTES}"
-            for stem, chapter in chapters.items() if chapter["megabytes"] > MOST_MEGABYTES]
+def settings(chapters: dict) -> dict[str, list[str]]:
+    """{version or property of the machine: its values}, over all chapters."""
+    values = {}
+    for chapter in chapters.values():
+        for name, value in (chapter["versions"] | chapter["machine"]).items():
+            text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+            values[name] = list(dict.fromkeys([*values.get(name, []), text]))
+    return values
 
 
-def records(app) -> dict:
-    """What `gather` found, once all pages are read."""
-    return app.book_records
+def drawn(record: dict, book: dict) -> str:
+    """A record as its chapter's page shows it: HTML, or nothing."""
+    if record["kind"] == "claim":
+        return str(TEMPLATE.claim(next(claim for claim in book["claims"] if claim["id"] == record["id"])))
+    if record["kind"] == "cost":
+        return str(TEMPLATE.cost(record, [c for c in book["claims"] if c["chapter"] == record["chapter"]]))
+    return str(TEMPLATE.data(record)) if record.get("note") else ""
 
 
-class later(nodes.General, nodes.Element):
-    """Stands where `make(app, docname, node)` puts nodes, once the records are there: `later(make=...)`."""
+def read_executed(text: str, path: str, root: str):
+    """MyST-NB's reader of chapters: today's text with the outputs that are kept, and its records drawn."""
+    source, root = Path(path), Path(root)
+    notebook = executed_chapter(source, root, text) or read_chapter(source, root, text)
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            if MIME in output.get("data", {}):
+                output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root))}
+        cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
+    return notebook
 
 
-def paragraph(*parts, classes=()):
-    """A paragraph of nodes and strings."""
-    return nodes.paragraph("", "", *(nodes.Text(part) if isinstance(part, str) else part for part in parts),
-                           classes=list(classes))
+class Records(SphinxDirective):
+    """{records}: what to show of all chapters is its argument."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        book = read_records(Path(self.env.srcdir))
+        page = getattr(TEMPLATE, f"page_{self.arguments[0]}", None)
+        if page is None:
+            raise self.error(f"there is nothing like {self.arguments[0]!r} in book_records.html")
+        if self.arguments[0] == "scorecard":
+            for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):  # pages may say [text](#claim-id)
+                self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
+        return self.parse_text_to_nodes(str(page(book)), allow_section_headings=True)
 
 
-def link(text: str, target: str) -> nodes.reference:
-    """A link to a page or file of the site, relative to the page that it stands on."""
-    return nodes.reference("", text, refuri=target, internal=True)
+class Twin(SphinxDirective):
+    """{twin}: a chapter's own picture of a figure, as a link to it. A claim's anchor has none."""
+
+    required_arguments = 2
+
+    def run(self) -> list[nodes.Node]:
+        return [nodes.container("", twin=self.arguments, classes=["twin"])]
 
 
-def table(header, rows, classes, widths=None) -> nodes.table:
-    """A table of strings and nodes."""
-    group = nodes.tgroup(cols=len(header))
-    group += [nodes.colspec(colwidth=width) for width in widths or [1] * len(header)]
-    head, body = nodes.thead(), nodes.tbody()
-    head += nodes.row("", *(nodes.entry("", paragraph(name)) for name in header))
-    body += [nodes.row("", *(nodes.entry("", cell if isinstance(cell, nodes.paragraph) else paragraph(cell))
-                             for cell in row)) for row in rows]
-    group += [head, body]
-    return nodes.table("", group, classes=list(classes))
+def _show_twins(app, doctree, docname):
+    for place in [node for node in doctree.findall(nodes.container) if "twin" in node]:
+        chapter, anchor = place["twin"]
+        figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
+        for figure in [figure for figure in figures if anchor in figure["ids"]]:
+            picture = next(figure.findall(nodes.image)).deepcopy()
+            place += nodes.reference("", "", picture, refuri=f"../notebooks/{chapter}.html#{anchor}", internal=True)
 
 
-def _collect(app, env):
-    app.book_records = gather(Path(app.srcdir), Path(env.mystnb_config.output_folder), env.found_docs)
-    for sentence in too_large(app.book_records["chapters"]):
-        logger.warning(sentence, type="book_records")
+class Claim(SphinxRole):
+    """{claim}, the value as text; {verdict}, how it came out, as a badge."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        claims = {claim["id"]: claim for claim in read_records(Path(self.env.srcdir))["claims"]}
+        if self.text not in claims:
+            logger.warning("no claim %r was made", self.text, location=self.get_location(), type="book_records")
+        elif self.name == "claim":
+            return [nodes.Text(claims[self.text]["text"])], []
+        else:
+            return [nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")], []
+        return [], []
 
 
-def complete_stories(text: str, seconds: float, scorecard: str) -> str:
-    """The claims in a cell's HTML, each with a line on the scorecard and on what the chapter cost."""
-    def complete(found):
-        row = f'<a href="{scorecard}#claim-{found[2]}">the scorecard</a>'
-        return f"{found[1]}<dt>See also</dt><dd>{row}. The chapter ran for {seconds:.0f} seconds.</dd></dl></details>"
-
-    return CLAIM.sub(complete, text)
+def claims_json(book: dict) -> dict:
+    """The content of claims.json."""
+    verdicts = dict(sorted(Counter(claim["verdict"] for claim in book["claims"]).items()))
+    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "verdicts": verdicts}
+    return {"$schema": "claims.schema.json", "version": book["version"], "summary": summary, "claims": book["claims"]}
 
 
-def _fill_in(app, doctree, docname):
-    for place in list(doctree.findall(later)):
-        place.replace_self(place["make"](app, docname, place))
-    chapter = records(app)["chapters"].get(docname.removeprefix("notebooks/"))
-    if chapter and app.builder.format == "html":
-        scorecard = app.builder.get_relative_uri(docname, "book/scorecard")
-        for output in doctree.findall(nodes.raw):
-            if 'class="claim"' in output.astext():
-                text = complete_stories(output.astext(), chapter["seconds"], scorecard)
-                output.replace_self(nodes.raw("", text, format="html", classes=output["classes"]))
+def claims_schema() -> dict:
+    """What stands in claims.json, as a JSON Schema; its verdicts are those of mptlml.report."""
+    schema = json.loads((HERE / "claims.schema.json").read_text(encoding="utf-8"))
+    schema["properties"]["claims"]["items"]["properties"]["verdict"]["enum"] = list(VERDICTS)
+    return schema
+
+
+def write_files(book: dict, site: Path) -> None:
+    """Put claims.json, its schema, the badge and the figures' data into a built site."""
+    for name, content in (("claims.json", claims_json(book)), ("claims.schema.json", claims_schema())):
+        (site / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    badge = TEMPLATE.picture("claims", f"{book['in_band']} of {len(book['claims'])} in band")
+    (site / "badge.svg").write_text(str(badge).strip(), encoding="utf-8")
+    (site / "data").mkdir(exist_ok=True)
+    for chapter in book["chapters"].values():
+        for key, columns in chapter["columns"].items():
+            rows = [[f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row]
+                    for row in zip(*columns.values(), strict=True)]
+            with (site / "data" / f"{key}.csv").open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+
+
+def _run_and_read(app, config):
+    """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
+    root = Path(app.srcdir)
+    execute([], 2, root)
+    config.nb_custom_formats = {
+        f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path), "root": str(root)}]
+        for path in chapters(root)}
+    read_records.cache_clear()
+    config.book_records = repr(read_records(root))
+    for problem in read_records(root)["problems"]:
+        logger.warning(problem, type="book_records")
+
+
+def _write(app, exception):
+    if exception is None and app.builder.name == "html":
+        write_files(read_records(Path(app.srcdir)), Path(app.outdir))
 
 
 def setup(app):
-    app.add_node(later)
-    app.connect("env-check-consistency", _collect)
-    app.connect("doctree-resolved", _fill_in)
+    app.add_config_value("book_records", "", "env")  # all pages are read anew when the records change
+    app.add_directive("records", Records)
+    app.add_directive("twin", Twin)
+    app.add_role("claim", Claim())
+    app.add_role("verdict", Claim())
+    app.connect("config-inited", _run_and_read)
+    app.connect("doctree-resolved", _show_twins)
+    app.connect("build-finished", _write, priority=400)  # before the pages are inspected
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,71 @@
+"""A chapter's account: where it begins and ends, which data it read, what it cost and on what it ran."""
+
+import os
+import platform
+import resource
+import sys
+import time
+from importlib import metadata
+from typing import Any
+
+from . import records
+from .claims import ClaimError, claims
+from .figures import use_style
+
+MOST_MEGABYTES = 2048  # what a Binder has
+LIBRARIES = (
+    "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib", "transformers", "datasets")
+
+
+def start(chapter: str) -> None:
+    """Begin a chapter: one plot style, SVG figures, the clock."""
+    vars(records.running).update(name=chapter, began=time.perf_counter(), records=[], moving_figures=0)
+    use_style(chapter)
+
+
+def data_used(data: Any, note: str = "") -> None:
+    """Name data that this chapter reads: images or texts with their `source` and `note`, or else a name and a note.
+
+    A note says what a default stands in for, and is shown as a visible notice. What was named before is not named
+    again.
+    """
+    source, note = (data, note) if isinstance(data, str) else (data.source, data.note)
+    if {"kind": "data", "source": source, "note": note} not in records.running.records:
+        records.emit("data", f"data: {source}" + f" (a default: {note})" * bool(note), source=source, note=note)
+
+
+def closing() -> None:
+    """End a chapter: how many of its claims were checked, what it cost, and on what it ran.
+
+    Raises ClaimError when a claim listed for the chapter was not made, or one listed elsewhere was; MemoryError above
+    MOST_MEGABYTES.
+    """
+    chapter = records.running
+    made = {record["id"]: record for record in chapter.records if record["kind"] == "claim"}
+    listed = {id for id, entry in claims().items() if entry["chapter"] == chapter.name}
+    if listed != set(made):
+        raise ClaimError(f"{chapter.name}: claims listed but not checked {sorted(listed - set(made))}, "
+                         f"checked but listed elsewhere {sorted(set(made) - listed)}")
+    seconds = time.perf_counter() - chapter.began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    megabytes = peak / 2 ** (20 if sys.platform == "darwin" else 10)  # macOS counts bytes, Linux kilobytes
+    if megabytes > MOST_MEGABYTES:
+        raise MemoryError(f"{chapter.name} took {megabytes:.0f} MB; a Binder has {MOST_MEGABYTES}")
+    records.glue(f"{chapter.name}-seconds", seconds)
+    count = sum("reason" not in record for record in made.values())
+    records.emit("cost", f"{count} of {len(listed)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
+                 chapter=chapter.name, seconds=seconds, megabytes=megabytes, **_setting())
+
+
+def _setting() -> dict[str, dict[str, Any]]:
+    """What a chapter runs on, without the name of a machine or a person, and without a path."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:  # most chapters do not need the text libraries
+            continue
+    torch = sys.modules.get("torch")
+    machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count(),
+               "gpu": bool(torch and torch.cuda.is_initialized())}
+    return {"versions": versions, "machine": machine}

@@ -1,0 +1,120 @@
+"""Claims: the entries of book/claims.yml, a measured value against its band, and what pages say of both.
+
+At run time a claim needs its band alone: the words of an entry change no output of a chapter.
+"""
+
+import math
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, SupportsFloat
+
+import yaml
+
+from ..checks import check_count
+from .book import book_folder
+from .records import emit
+
+NOT_RUN = "not run here"
+VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN)  # an entry has one of the first four
+COUNTS = ("seeds", "cases")
+TEXTS = {  # the fields of an entry beside its band, and what each must match
+    "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "place": ".+", "statement": ".+", "paper": ".+", "unit": ".+",
+    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:-1]), "format": r"\.\d[efg]",
+}
+Entry = dict[str, Any]  # of book/claims.yml
+Record = dict[str, Any]  # of the kind "claim"
+
+
+class ClaimError(AssertionError):
+    """A claim left the band that was set for it."""
+
+
+@cache
+def claims(path: Path | None = None) -> dict[str, Entry]:
+    """All claims of the book, or of another such file: {id: entry}, in the file's order.
+
+    Raises ValueError: an id twice, or as `check_entry`; FileNotFoundError where there is no book.
+    """
+    path = path or book_folder() / "claims.yml"
+    entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+    for entry in entries:
+        check_entry(entry)
+    known = {entry["id"]: entry for entry in entries}
+    if len(known) < len(entries):
+        raise ValueError(f"two claims of {path} share an id")
+    return known
+
+
+def check_entry(entry: Entry) -> None:
+    """The schema of an entry: TEXTS, of which paper and unit may be null, and the band. Raises ValueError."""
+    name = f"claim {entry.get('id')!r} is not well formed"
+    if entry.keys() != {*TEXTS, "band"}:
+        raise ValueError(f"{name}: its fields are {sorted(entry)}, not {sorted([*TEXTS, 'band'])}")
+    for field, pattern in TEXTS.items():
+        text = entry[field]
+        absent = text is None and field in ("paper", "unit")
+        if not absent and not (isinstance(text, str) and re.fullmatch(pattern, text, re.DOTALL)):
+            raise ValueError(f"{name}: {field} must be text that matches {pattern!r}, got {text!r}")
+    low, high = entry["band"]
+    if isinstance(low, str) or isinstance(high, str) or not low <= high:
+        raise ValueError(f"{name}: its band must be two numbers, the lower one first, got {entry['band']}")
+
+
+def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *, spread: SupportsFloat | None = None,
+          seeds: int | None = None, cases: int | None = None) -> None:
+    """Hold a measured value against the claim's band, and emit it.
+
+    stderr: the standard error of the value. spread: instead, a standard deviation that is shown behind the ±. seeds,
+    cases: over how many seeds and how many cases (models, rows, masks, as `how` in book/claims.yml says) the value was
+    taken; each is given where `how` shows it, as {seeds} and {cases}, and nowhere else.
+
+    Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list, ValueError
+    for counts below 1 or that do not match `how`, and for a stderr or spread that is negative or not finite.
+    """
+    entry = claims()[id]
+    if stderr is not None and spread is not None:
+        raise ValueError(f"{id}: after the ± stands the standard error or the spread, not both")
+    record: Record = {"id": id, "value": float(value)}
+    for name, error in (("stderr", stderr), ("spread", spread)):
+        record[name] = None if error is None else float(error)
+        if error is not None and not 0 <= record[name] < math.inf:
+            raise ValueError(f"{id}: {name} must be finite and not negative, got {record[name]}")
+    for name, count in (("seeds", seeds), ("cases", cases)):
+        record[name] = None if count is None else check_count(count, f"{id}: {name}")
+    check_counts(entry, record)
+    (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
+    if not low <= record["value"] <= high:  # NaN fails too
+        raise ClaimError(f"{id}: {entry['statement']} Measured {text}, the band is [{low}, {high}] ({entry['why']})")
+    emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
+
+
+def not_run(id: str, reason: str) -> None:
+    """Say that a claim could not be checked here, and why. Raises KeyError for one that is not listed."""
+    emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
+
+
+def check_counts(entry: Entry, record: Record) -> None:
+    """Refuse seeds or cases that are recorded where `how` does not show them, or the reverse. Raises ValueError."""
+    for name in COUNTS:
+        if "reason" not in record and (record[name] is not None) != (f"{{{name}}}" in entry["how"]):
+            raise ValueError(f"{entry['id']}: {name} = {record[name]}, but `how` in book/claims.yml says "
+                             f"{entry['how']!r}")
+
+
+def value_text(entry: Entry, record: Record) -> str:
+    """The value and its error as pages write them, "2.06 ± 0.01"; a dash where the claim was not run."""
+    numbers = [record.get(name) for name in ("value", "stderr", "spread")]
+    return " ± ".join(format(number, entry["format"]) for number in numbers if number is not None) or "–"
+
+
+def verdict(entry: Entry, record: Record) -> str:
+    """How the claim came out, one of VERDICTS."""
+    return NOT_RUN if "reason" in record else entry["verdict"]
+
+
+def how(entry: Entry, record: Record) -> str:
+    """How the value was measured, with its counts, or why it was not. Raises ValueError as `check_counts`."""
+    check_counts(entry, record)
+    counts = {name: f"{record.get(name) or 0:,}" for name in COUNTS}
+    return record.get("reason") or " ".join(entry["how"].split()).format(**counts)

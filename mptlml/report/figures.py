@@ -1,0 +1,78 @@
+"""Figures: one style, colours that mean one thing throughout the book, stills, and figures that move."""
+
+import html
+import io
+import json
+import re
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+from . import records
+
+# Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
+TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
+PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
+
+MOVING = ("mask", "theorem", "convergence", "training", "rate")  # each has its script, book/_static/moving-KIND.js
+MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a moving figure stays below 200 kB
+
+
+def use_style(chapter: str) -> None:
+    """One plot style, and SVG figures whose ids are the same at each run of the chapter."""
+    set_matplotlib_formats("svg")
+    mpl.rcParams.update({
+        "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "white",
+        "svg.hashsalt": chapter, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "grid.alpha": 0.25, "grid.linewidth": 0.6, "axes.titlesize": "medium", "legend.frameon": False,
+        "lines.linewidth": 1.6, "font.size": 10.5,
+        "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
+    })
+
+
+def glue_figure(name: str, figure: Figure, alt: str) -> None:
+    """Keep a figure under `name`, for {glue:any} on another page; `alt` says what it shows. The figure is closed."""
+    records.keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure, name)}</div>')
+
+
+def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str = "", *, digits: int = 5,
+           name: str | None = None) -> None:
+    """Show a figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
+
+    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
+    `digits` decimals. still: the matplotlib figure that stands in where no script runs (in print, in Jupyter); it is
+    closed. alt: what the still shows. caption: plain text. name: keep it for {glue:any} on another page too. Raises
+    ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
+    """
+    if kind not in MOVING:
+        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
+    data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
+    numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
+    records.running.moving_figures += 1
+    key = f"{records.running.name}-moving-{records.running.moving_figures}"
+    picture = svg(still, key)
+    size = len(numbers.encode()) + len(picture.encode())
+    if size > MOST_MOVING:
+        raise ValueError(f"the moving figure {kind!r} has {size} bytes, at most {MOST_MOVING} are allowed")
+    figure = f'''<figure class="moving" data-kind="{kind}" id="{key}">
+<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
+<figcaption>{html.escape(caption)}</figcaption>
+<script type="application/json">{numbers}</script></figure>'''
+    records.show(figure)
+    if name is not None:
+        records.keep(name, "text/html", figure)
+
+
+def svg(figure: Figure, key: str) -> str:
+    """A matplotlib figure as an <svg> element, whose ids begin with `key`: they must differ on a page. It is closed."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    text = buffer.getvalue()
+    picture = text[text.index("<svg"):text.rindex("</svg>") + len("</svg>")]
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", picture)
