@@ -133,13 +133,11 @@ def test_the_checks_meet_what_they_look_for(soups):
 
 def test_solutions_are_folded_below_their_exercises(soups):
     for number, page in enumerate(sorted(page for page in PAGES if page.startswith("notebooks/")), 1):
-        exercises = soups[page].select(".exercise")
-        assert len(exercises) >= 2
-        for place, exercise in enumerate(exercises, 1):
-            assert exercise.select_one(".caption-number").get_text().strip() == f"Exercise {number}.{place}"
-            fold = exercise.find_next_sibling()
-            assert fold.name == "details" and "open" not in fold.attrs
-            assert fold.summary.get_text().strip() == f"Solution to Exercise {number}.{place}"
+        exercises = soups[page].select(".exercise .caption-number")
+        folds = soups[page].select(".exercise + details:not([open]) > summary")
+        names = [f"Exercise {number}.{place}" for place, _ in enumerate(exercises, 1)]
+        assert names and [exercise.get_text().strip() for exercise in exercises] == names
+        assert [fold.get_text().strip() for fold in folds] == [f"Solution to {name}" for name in names]
 
 
 def test_a_verdict_on_the_abstract_is_no_better_than_the_claims_it_names():
