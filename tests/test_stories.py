@@ -48,7 +48,7 @@ def small(tmp_path, monkeypatch):
         executed = {
             "01_one": chapter("First", measured, {"kind": "claim", "id": "b", "reason": "no data here"},
                               {"kind": "data", "source": "digits", "note": "a < b"},
-                              {"kind": "columns", "key": "fig1-left", "columns": {"x": [1, 2], "y": [1e5, None]}},
+                              {"kind": "columns", "key": "fig1-left", "columns": [["y", [1, 2]], ["x", [1e5, None]]]},
                               COST | {"chapter": "01_one", "megabytes": megabytes}, *more),
             "02_two": chapter("Second", COST | {"chapter": "02_two", "megabytes": 100.5, "versions": {"python": "3.12"}})}
         monkeypatch.setattr(book_outputs, "chapters", lambda root: [Path(f"{stem}.md") for stem in (*executed, "03")])
@@ -82,7 +82,7 @@ def test_the_site_gets_its_data(small, tmp_path):
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
     assert found["summary"] == {"claims": 2, "in_band": 1, "verdicts": {"new": 1, "not run here": 1}}
-    assert (tmp_path / "data" / "fig1-left.csv").read_text() == "x,y\n1,100000\n2,\n"
+    assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
     badge = ElementTree.parse(tmp_path / "badge.svg").getroot()
     texts = [part.text for part in badge.iter() if part.tag.endswith("}text")]
     assert texts == ["claims", "1 of 2 in band"] and badge.get("aria-label") == "claims: 1 of 2 in band"

@@ -58,12 +58,9 @@ def inspect_html(text: str) -> tuple[list[str], list[str]]:
 def inspect_site(folder: Path) -> list[tuple[str, str]]:
     """Every finding in a built book as (path inside it, what is wrong)."""
     findings = []
-    for path in sorted(folder.rglob("*.html")) + sorted(folder.rglob("*.css")):
+    for path in sorted(path for path in folder.rglob("*.*") if path.suffix in {".html", ".css"}):
         name, text = path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
-        if path.suffix == ".css":
-            remote, unnamed = remote_in_css(text), []
-        else:
-            remote, unnamed = ([], []) if name.startswith("_static/") else inspect_html(text)
+        remote, unnamed = (remote_in_css(text), []) if path.suffix == ".css" else inspect_html(text)
         findings += [(name, f"loads from outside the book: {what}") for what in remote]
         findings += [(name, f"picture without an alt text or label: {what}") for what in unnamed]
     return findings

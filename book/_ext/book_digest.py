@@ -21,9 +21,6 @@ from myst_parser.config.main import MdParserConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN_TAGS = {"skip-execution", "raises-exception"}  # the tags of a cell that say how it runs
-IMAGES = ("MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
-
-
 from_yaml = cache(yaml.safe_load)  # the same text is read once
 
 
@@ -53,11 +50,11 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 @cache
 def names_used(code: str) -> tuple[list[ast.Import | ast.ImportFrom], dict[str, set[str]]]:
     """The imports of some code, and {name: its attributes in use}; none where it is no Python, for it will not run."""
+    attributes = defaultdict(set)
     try:
         nodes = list(ast.walk(ast.parse(code)))
     except SyntaxError:
-        return [], {}
-    attributes = defaultdict(set)
+        nodes = []
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             attributes[node.value.id].add(node.attr)
@@ -65,16 +62,14 @@ def names_used(code: str) -> tuple[list[ast.Import | ast.ImportFrom], dict[str, 
 
 
 class Package:
-    """The modules of `mptlml`, and where the names that some code imports from them are defined."""
+    """The code of `mptlml`, {module: text}, and where the names that some code imports from it are defined."""
 
     def __init__(self, root: Path) -> None:
-        paths = sorted((root / "mptlml").rglob("*.py"))
-        names = [".".join(path.relative_to(root).with_suffix("").parts) for path in paths]
-        self.files = {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
-        self.code = {name: path.read_text(encoding="utf-8") for name, path in self.files.items()}
-        self.packages = {name.removesuffix(".__init__") for name in names if name.endswith(".__init__")}
+        paths = {path: ".".join(path.relative_to(root).with_suffix("").parts) for path in root.glob("mptlml/**/*.py")}
+        self.code = {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in paths.items()}
+        self.packages = {name.rpartition(".")[0] for name in self.code}
 
-    def imports(self, code: str, module: str = "") -> Iterator[tuple[str, str, str]]:
+    def imports(self, code: str, module: str) -> Iterator[tuple[str, str, str]]:
         """(name here, module it is taken from, its name there or "" for the module itself) for each import."""
         folder = module.split(".") if module in self.packages else module.split(".")[:-1]
         for node in names_used(code)[0]:
@@ -84,78 +79,67 @@ class Package:
                 source = ".".join([*above, *filter(None, [node.module])])
             for alias in node.names:
                 place, name = (source, alias.name) if source else (alias.name, "")
-                if place in self.files:
+                if place in self.code:
                     yield alias.asname or alias.name, place, name
 
     def defining(self, module: str, name: str) -> str:
         """The module that `name` of `module` comes from: re-exports are followed to their source."""
-        if not name or f"{module}.{name}" in self.files:
+        if not name or f"{module}.{name}" in self.code:
             return f"{module}.{name}".rstrip(".")
         for here, source, there in self.imports(self.code[module], module):
             if here == name:
                 return self.defining(source, there)
         return module
 
-    def taken(self, code: str, module: str = "") -> Iterator[str]:
+    def taken(self, code: str, module: str = "") -> set[str]:
         """The modules that the code takes names from; of a package, those behind the attributes that it uses."""
+        found = set()
         for here, source, there in self.imports(code, module):
-            found = self.defining(source, there)
-            attributes = names_used(code)[1].get(here)
-            if found in self.packages and attributes:
-                yield from (self.defining(found, attribute) for attribute in attributes)
-            else:
-                yield found
+            place = self.defining(source, there)
+            attributes = names_used(code)[1].get(here) if place in self.packages else None
+            found |= {self.defining(place, attribute) for attribute in attributes or [""]}
+        return found
 
     def behind(self, code: str) -> list[str]:
         """All modules that the code imports, directly or not, by name."""
-        found, new = set(), set(self.taken(code))
+        found, new = set(), self.taken(code)
         while new:
             found |= new
-            new = {name for module in new for name in self.taken(self.code[module], module)} - found
+            new = set().union(*(self.taken(self.code[module], module) for module in new)) - found
         return sorted(found)
 
 
-def listing(folder: Path, *patterns: str) -> list[str]:
+def listing(folder: str | Path, *patterns: str) -> list[str]:
     """Names and sizes below a folder (not where it lies), so that real data and a stand-in never share a digest."""
-    files = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    files = sorted({path for pattern in patterns for path in Path(folder).glob(pattern) if path.is_file()})
     return [f"{path.relative_to(folder).as_posix()} {path.stat().st_size}" for path in files]
 
 
 def data_at_hand(modules: list[str]) -> list[str]:
     """What the loaders among the modules will find, and the model that chapter 10 is pointed at."""
-    found = []
+    found, said = [], os.environ.get
     cached = Path.home() / ".cache"
     if "mptlml.data.images" in modules:
-        found += listing(Path(os.environ.get("MPTLML_DATA") or cached / "mptlml"), *IMAGES)
+        found += listing(said("MPTLML_DATA") or cached / "mptlml", "MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
     if "mptlml.data.text" in modules:
-        home = Path(os.environ.get("HF_HOME") or cached / "huggingface")
-        hub, sets = (Path(os.environ.get(name) or home / folder) for name, folder in (
-            ("HF_HUB_CACHE", "hub"), ("HF_DATASETS_CACHE", "datasets")))
-        found += listing(hub, "models--google-bert--*/snapshots/**/*")
-        found += listing(sets, "nyu-mll___glue/**/*.arrow")
-        found += [os.environ.get("MPTLML_MASKED_LM", "")]
+        home = Path(said("HF_HOME") or cached / "huggingface")
+        found += listing(said("HF_HUB_CACHE") or home / "hub", "models--google-bert--*/snapshots/**/*")
+        found += listing(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow")
+        found += [said("MPTLML_MASKED_LM", "")]
     return found
-
-
-def bands(stem: str, root: Path) -> list[str]:
-    """The claims of a chapter with their bands: all that a run needs of book/claims.yml."""
-    entries = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
-    return [f"{entry['id']} {entry['band']}" for entry in entries or [] if entry["chapter"] == stem]
 
 
 def digest(path: Path, root: Path = ROOT) -> str:
     """Hexadecimal digits for the sources behind a chapter, a hyphen, and digits for the data at hand."""
-    package = Package(root)
-    cells = code_cells(read_chapter(path, root))
+    package, cells = Package(root), code_cells(read_chapter(path, root))
     code = "\n".join(cell.source for cell in cells)
     modules = package.behind(code)
-    files = [package.files[name] for name in modules]
-    files += [root / name for name in ("requirements.txt", "constraints.txt")]
-    files += [file for file in sorted((root / "book" / "data").glob("*.csv")) if file.name in code]
+    claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
     sources = [f"{cell.source}\0{sorted(RUN_TAGS & set(cell.metadata.get('tags', [])))}" for cell in cells]
-    sources += bands(path.stem, root)
-    for file in files:
-        if file.is_file():
-            sources += [file.relative_to(root).as_posix(), file.read_text(encoding="utf-8")]
+    sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
+    sources += [f"{name}\0{package.code[name]}" for name in modules]
+    files = [root / "requirements.txt", root / "constraints.txt", *sorted((root / "book" / "data").glob("*.csv"))]
+    sources += [f"{file.name}\0{file.read_text(encoding='utf-8')}" for file in files
+                if file.is_file() and (file.suffix == ".txt" or file.name in code)]
     return "-".join(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
                     for parts in (sources, data_at_hand(modules)))

@@ -1,7 +1,7 @@
 """The outputs of the chapters as they are kept, and the records in them, gathered into one file for the pages.
 
     _build/executed/STEM/DIGEST.ipynb     a chapter that ran to its end, under the digest of what it ran from
-    _build/records.json                   what all chapters said of themselves (mptlml.report), with the words of the claims
+    _build/records.json                   what all chapters said of themselves (mptlml.report), and the words of the claims
 """
 
 import fcntl
@@ -19,7 +19,6 @@ from mptlml.report.claims import claims, how, value_text, verdict
 from mptlml.report.records import MIME
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
-MEASURED = ("value", "stderr", "spread", "seeds", "cases")
 
 
 @contextmanager
@@ -39,14 +38,6 @@ def write_whole(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def read_notebook(path: Path) -> nbformat.NotebookNode | None:
-    """A notebook, or None where there is no file or a torn one."""
-    try:
-        return nbformat.read(path, as_version=4)
-    except (OSError, ValueError):
-        return None
-
-
 def place(path: Path, state: str, root: Path = ROOT) -> Path:
     """Where the outputs of a chapter are kept for a digest."""
     return root / "_build" / "executed" / path.stem / f"{state}.ipynb"
@@ -55,23 +46,27 @@ def place(path: Path, state: str, root: Path = ROOT) -> Path:
 def keep(notebook: nbformat.NotebookNode, target: Path) -> None:
     """Keep an executed chapter, and forget all but the last few of its older outputs."""
     write_whole(target, nbformat.writes(notebook))
-    others = sorted(target.parent.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in others[KEPT:]:
+    for path in sorted(target.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         path.unlink()
 
 
+def read_notebook(path: Path) -> nbformat.NotebookNode | None:
+    """A notebook, or None where there is no file or a torn one."""
+    try:
+        return nbformat.read(path, as_version=4)
+    except (OSError, ValueError):
+        return None
+
+
 def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode | None:
-    """The chapter as it is written today, with its outputs; None where it has not run for its sources as they are."""
-    executed = read_notebook(place(path, digest(path, root), root))
-    return executed and with_outputs(read_chapter(path, root, text), executed)
-
-
-def with_outputs(source: nbformat.NotebookNode, executed: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The cells as they are written, tags and captions included, with the outputs of a run of the same code."""
-    for ours, theirs in zip(code_cells(source), code_cells(executed), strict=True):
+    """The chapter as it is written today, with the outputs of its code; None where it has not run for its sources."""
+    executed, notebook = read_notebook(place(path, digest(path, root), root)), read_chapter(path, root, text)
+    if executed is None:
+        return None
+    for ours, theirs in zip(code_cells(notebook), code_cells(executed), strict=True):
         ours.outputs, ours.execution_count = theirs.outputs, theirs.execution_count
-    source.metadata["language_info"] = executed.metadata.get("language_info", {})
-    return source
+    notebook.metadata["language_info"] = executed.metadata.get("language_info", {})
+    return notebook
 
 
 def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
@@ -82,24 +77,12 @@ def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
 
 def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
     """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
-    words = {name: " ".join(entry[name].split()) for name in ("statement", "why")}
     return {
-        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band")}, **words,
-        **{name: record.get(name) for name in MEASURED},
+        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band")},
+        **{name: " ".join(entry[name].split()) for name in ("statement", "why")},
+        **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
         "text": value_text(entry, record), "how": how(entry, record), "verdict": verdict(entry, record),
         "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
-    }
-
-
-def chapter_entry(notebook: nbformat.NotebookNode, records: list[dict]) -> dict:
-    """A chapter's title, cost, data and the columns of its figures."""
-    cost = next(record for record in records if record["kind"] == "cost")
-    lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
-    return {
-        "title": next(line[2:].strip() for line in lines if line.startswith("# ")),
-        **{name: cost[name] for name in ("seconds", "megabytes", "versions", "machine")},
-        "data": {record["source"]: record["note"] for record in records if record["kind"] == "data"},
-        "columns": {record["key"]: record["columns"] for record in records if record["kind"] == "columns"},
     }
 
 
@@ -109,13 +92,20 @@ def gather(root: Path = ROOT) -> dict:
     for path in chapters(root):
         notebook = executed_chapter(path, root)
         records = records_of(notebook) if notebook else []
-        if not any(record["kind"] == "cost" for record in records):
+        cost = next((record for record in records if record["kind"] == "cost"), None)
+        if cost is None:
             problems.append(f"{path.stem} has not run for its sources as they are, or not to report.closing()")
             continue
-        found[path.stem] = chapter_entry(notebook, records)
         made += [record for record in records if record["kind"] == "claim"]
-        if found[path.stem]["megabytes"] > MOST_MEGABYTES:
-            problems.append(f"{path.stem} took {found[path.stem]['megabytes']:.0f} MB, a Binder has {MOST_MEGABYTES}")
+        lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
+        found[path.stem] = {
+            "title": next(line[2:].strip() for line in lines if line.startswith("# ")),
+            **{name: cost[name] for name in ("seconds", "megabytes", "versions", "machine")},
+            "data": {record["source"]: record["note"] for record in records if record["kind"] == "data"},
+            "columns": {record["key"]: dict(record["columns"]) for record in records if record["kind"] == "columns"},
+        }
+        if cost["megabytes"] > MOST_MEGABYTES:
+            problems.append(f"{path.stem} took {cost['megabytes']:.0f} MB, a Binder has {MOST_MEGABYTES}")
     times = Counter(record["id"] for record in made)
     problems += [f"claim {id} was made {times[id]} times" for id in listed if times[id] != 1]
     by_id = {record["id"]: record for record in made}

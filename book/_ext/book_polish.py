@@ -21,18 +21,9 @@ REPAIRS = (
     (' id="proof"', ""),
 )
 
-FIRST_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="refresh" content="0; url={page}">
-<link rel="icon" href="{icon}">
-</head>
-<body><p>The book begins at <a href="{page}">{page}</a>.</p></body>
-</html>
-"""
+# What a reader of the site's folder sees first. Without it Sphinx would write one that has no title and asks the server
+# for an icon.
+FIRST_PAGE = Path(__file__).with_name("first_page.html")
 
 
 def repair(html: str) -> str:
@@ -43,16 +34,14 @@ def repair(html: str) -> str:
 
 
 def _polish(app, exception):
-    if exception is not None or app.builder.name != "html":
-        return
-    folder = Path(app.outdir)
-    for path in folder.rglob("*.html"):
-        if path.relative_to(folder).parts[0] != "_static":
-            path.write_text(repair(path.read_text(encoding="utf-8")), encoding="utf-8")
-    # Without an index.html Sphinx would write one that has no title and asks the server for an icon.
-    first = FIRST_PAGE.format(title=app.config.project, page=f"{app.config.root_doc}.html",
-                              icon=f"_static/{Path(app.config.html_favicon).name}")
-    (folder / "index.html").write_text(first, encoding="utf-8")
+    if exception is None and app.builder.name == "html":
+        folder = Path(app.outdir)
+        for path in folder.rglob("*.html"):
+            if path.relative_to(folder).parts[0] != "_static":
+                path.write_text(repair(path.read_text(encoding="utf-8")), encoding="utf-8")
+        first = FIRST_PAGE.read_text(encoding="utf-8").format(
+            title=app.config.project, page=f"{app.config.root_doc}.html", icon=Path(app.config.html_favicon).name)
+        (folder / "index.html").write_text(first, encoding="utf-8")
 
 
 def setup(app):

@@ -54,7 +54,7 @@ def check_entry(entry: Entry) -> None:
     for field, pattern in TEXTS.items():
         text = entry[field]
         absent = text is None and field in ("paper", "unit")
-        if not absent and not (isinstance(text, str) and re.fullmatch(pattern, text, re.DOTALL)):
+        if not absent and not (isinstance(text, str) and re.fullmatch(pattern, text)):
             raise ValueError(f"{name}: {field} must be text that matches {pattern!r}, got {text!r}")
     low, high = entry["band"]
     if isinstance(low, str) or isinstance(high, str) or not low <= high:

@@ -3,7 +3,7 @@
 The records, by kind:
 
     claim     id, value, stderr, spread, seeds, cases (null where not given); or id, reason, where it was not run
-    columns   key, columns: the numbers of a figure or table, {name: one value per row}, null where one is missing
+    columns   key, columns: the numbers of a figure or table, [name, one value per row] each, null where one is missing
     data      source, note: data that the chapter read; the note says what a default stands in for
     cost      chapter, seconds, megabytes, versions {library: version}, machine {system, architecture, cores, gpu}
 

@@ -37,18 +37,18 @@ def bracket(estimate: Estimate, digits: int = 3) -> str:
 def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     """Emit the numbers of a figure or table of the paper, which the site offers as the CSV file `<key>.csv`.
 
-    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings}, one value
-    per row, numbers to eight digits; None and NaN are missing values. Raises ValueError: no columns, columns of unequal
-    length or of more than one dimension, an infinite number, a key that is no file name.
+    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings} or a data
+    frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises ValueError: no columns,
+    columns of unequal length or of more than one dimension, an infinite number, a key that is no file name.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", key):
         raise ValueError(f"a figure's data need a key of lower-case letters, digits and hyphens, got {key!r}")
-    values = plain(columns, lambda number: float(f"{number:.8g}"))
+    values = plain(dict(columns.items()), lambda number: float(f"{number:.8g}"))
     lengths = {name: len(column) for name, column in values.items()}
-    if len(set(lengths.values())) != 1:
-        raise ValueError(f"{key}: a table needs columns of one length, got {lengths}")
     nested = [name for name, column in values.items() if any(isinstance(value, list | dict) for value in column)]
-    if nested:
-        raise ValueError(f"{key}: a column holds one value per row, {nested} hold more")
-    values = {name: [None if value != value else value for value in column] for name, column in values.items()}
-    emit("columns", f"numbers of {key}: {max(lengths.values())} rows", key=key, columns=values)
+    if len(set(lengths.values())) != 1 or nested:
+        raise ValueError(f"{key}: a table needs columns of one length, got {lengths}, and one value per row, which "
+                         f"{nested} do not have")
+    # Pairs, for a notebook's file sorts the keys of what it stores, and columns have an order.
+    pairs = [[name, [None if value != value else value for value in column]] for name, column in values.items()]
+    emit("columns", f"numbers of {key}: {max(lengths.values())} rows", key=key, columns=pairs)
