@@ -3,16 +3,17 @@
 One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve m -> S(x; m), and the
 area under it is the log marginal likelihood (Moreno-Munoz, Recasens & Hauberg 2023, Proposition 1).
 
-This room holds what works on any such model: masks, the curve and its area, objectives, the training loop, and the
-protocol. Models are in `mptlml.models`; what the book's chapters need besides in `mptlml.studies`, `mptlml.data` and
-`mptlml.report`. Importing it takes torch, numpy, scipy and tqdm, and none of the other rooms.
+This room holds what works on any such model: masks, the curve and its area, objectives, the training loop, the
+protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`; what the book's chapters
+need besides is in `mptlml.studies`, `mptlml.data` and `mptlml.report`. Importing this room takes torch, numpy, scipy
+and tqdm, and none of the other rooms.
 """
 
 from . import objectives
 from .curve import Estimate, ScoreCurve
 from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders
-from .protocol import ConditionalModel, TractableModel
-from .score import chain_rule, exact_curve, mean_score, order_spread, score_curve, summarise
+from .protocol import ConditionalModel, TractableModel, summarise
+from .score import chain_rule, exact_curve, mean_score, order_spread, score_curve
 from .training import History, fit
 
 __version__ = "0.1.0"

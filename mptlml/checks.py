@@ -1,14 +1,22 @@
 """Bad input is refused here, before any work starts, in sentences that state what was given."""
 
+from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
+
+from .protocol import all_observed
+
+Sizes = Tensor | np.ndarray | Sequence[int] | int  # mask sizes, as a caller may give them
 
 
-def check_shapes(x, observed, num_tokens, parameters=None):
+def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None) -> None:
     """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
 
-    parameters: a tensor of the model's, whose dtype and device x must have. Raises ValueError: x is no floating tensor
+    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is no floating tensor
     or not like the parameters, observed no bool tensor, a last axis differs from D, or the two do not broadcast.
     """
     if not torch.is_floating_point(x):
@@ -17,7 +25,7 @@ def check_shapes(x, observed, num_tokens, parameters=None):
         raise ValueError(f"x is {x.dtype} on {x.device}, the model's parameters are {parameters.dtype} on "
                          f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})")
     if observed.dtype != torch.bool:
-        raise ValueError(f"observed must be a bool tensor (True where a token is seen), got {observed.dtype}")
+        raise ValueError(f"observed must be a bool tensor (True where a token is observed), got {observed.dtype}")
     for name, tensor in (("x", x), ("observed", observed)):
         if tensor.ndim == 0 or tensor.shape[-1] != num_tokens:
             raise ValueError(f"{name} has shape {tuple(tensor.shape)}; its last axis must be the {num_tokens} tokens")
@@ -27,7 +35,7 @@ def check_shapes(x, observed, num_tokens, parameters=None):
         raise ValueError(f"x {tuple(x.shape)} and observed {tuple(observed.shape)} do not broadcast") from None
 
 
-def check_finite(x, observed=None, what="x"):
+def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> None:
     """Refuse NaN or infinite values, at observed tokens only where `observed` is given. Raises ValueError."""
     bad = ~torch.isfinite(x)
     if observed is not None:
@@ -37,42 +45,38 @@ def check_finite(x, observed=None, what="x"):
         raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
 
 
-def check_binary(x, observed):
+def check_binary(x: Tensor, observed: Tensor) -> None:
     """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
-    good = (x == 0) | (x == 1)
-    if good.all():  # nearly always: the rest would double the cost in training
-        return
-    bad = ~good & (observed | ~torch.isnan(x))
-    if bad.any():
-        example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be 0 or 1: {int(bad.sum())} are not in shape {tuple(x.shape)}, e.g. {example:g}")
+    if not ((x == 0) | (x == 1)).all():  # hardly ever: what follows would double the cost in training
+        check_vocabulary(x, observed, 2)
 
 
-def check_vocabulary(x, observed, vocab_size):
+def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
     """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError."""
     bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor()))
     bad = bad & (observed | ~torch.isnan(x))
     if bad.any():
         example = torch.broadcast_to(x, bad.shape)[bad][0]
-        raise ValueError(f"tokens must be whole numbers in 0..{vocab_size - 1}: {int(bad.sum())} are not in shape "
-                         f"{tuple(x.shape)}, e.g. {example:g}")
+        words = "0 or 1" if vocab_size == 2 else f"whole numbers in 0..{vocab_size - 1}"
+        raise ValueError(f"tokens must be {words}: {int(bad.sum())} are not in shape {tuple(x.shape)}, "
+                         f"e.g. {example:g}")
 
 
-def check_rows(x, num_tokens):
+def check_rows(x: Tensor, num_tokens: int) -> None:
     """Rows [N, D] to score: a floating matrix of finite values, at least one row. Raises ValueError."""
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
         raise ValueError(f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}")
-    check_shapes(x, torch.ones(num_tokens, dtype=torch.bool, device=x.device), num_tokens)
+    check_shapes(x, all_observed(num_tokens, x.device), num_tokens)
     check_finite(x, what="rows")
 
 
-def check_masks(observed, num_tokens):
-    """Masks to score, [..., D]: a bool tensor, each with a masked token at least. Returns their sizes [...].
+def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
+    """Masks to score, [..., D]: a bool tensor, each with at least one masked token. Returns their sizes [...].
 
     Raises ValueError: another dtype or last axis, or a mask that masks nothing.
     """
     if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
-        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where a token is seen), "
+        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where a token is observed), "
                          f"got {observed.dtype} of shape {tuple(observed.shape)}")
     sizes = (~observed).sum(-1)
     if not sizes.all():
@@ -80,7 +84,7 @@ def check_masks(observed, num_tokens):
     return sizes
 
 
-def check_sizes(sizes, num_tokens):
+def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
     """Mask sizes as a long tensor, each in 1..D. Raises ValueError for any other, or for none at all."""
     given = torch.as_tensor(sizes)
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.numel() == 0:
@@ -93,14 +97,14 @@ def check_sizes(sizes, num_tokens):
     return given.long()
 
 
-def check_count(value, name, at_least=1):
-    """A whole number >= `at_least`. Raises ValueError."""
+def check_count(value: Any, name: str, at_least: int = 1) -> int:
+    """A whole number >= `at_least`, as an int. Raises ValueError for anything else, a bool included."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
     return int(value)
 
 
-def check_rate(rate, name="rate"):
+def check_rate(rate: float, name: str = "rate") -> float:
     """A masking rate in (0, 1]. Raises ValueError."""
     if not 0 < rate <= 1:
         raise ValueError(f"{name} must lie in (0, 1], got {rate!r}")

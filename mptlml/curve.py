@@ -17,24 +17,28 @@ class Estimate:
     stderr: float
     dof: float = math.inf
 
-    def interval(self, level=0.95):
-        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom."""
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom.
+
+        Raises ValueError: a level outside (0, 1).
+        """
         if not 0 < level < 1:
             raise ValueError(f"level must lie in (0, 1), got {level!r}")
         half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof)) if self.stderr > 0 else self.stderr
         return self.mean - half, self.mean + half
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.mean:.3f}" if math.isnan(self.stderr) else f"{self.mean:.3f} +- {self.stderr:.3f}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScoreCurve:
     """S(x; m) at some mask sizes, averaged over masks and rows.
 
-    sizes [S]; mean [S], nats a token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
-    where one mask a size was drawn); dof [S]: degrees of freedom behind each variance; rows [S, N]: each row's own
-    score, or None where the model answered for the mean of all rows at once.
+    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
+    where one mask per size was drawn); dof [S]: degrees of freedom behind each variance; rows [S, N]: each row's own
+    score, or None where the model answered for the mean of all rows at once; shared: whether all rows had the same
+    masks. A curve equals itself alone: compare its arrays.
     """
 
     num_tokens: int
@@ -46,12 +50,12 @@ class ScoreCurve:
     shared: bool
 
     @property
-    def stderr(self):
-        """Standard error of the mean at each size over the draw of the masks, nats a token [S]."""
+    def stderr(self) -> np.ndarray:
+        """Standard error of the mean at each size over the draw of the masks, nats per token [S]."""
         return np.sqrt(self.variance)
 
     @property
-    def weights(self):
+    def weights(self) -> np.ndarray:
         """How often each size counts in the area [S]: ones for sizes 1..D.
 
         For a subset, the missing sizes are read off straight lines between their neighbours, and off the nearest
@@ -60,12 +64,13 @@ class ScoreCurve:
         every = np.arange(1, self.num_tokens + 1)
         return np.array([np.interp(every, self.sizes, unit).sum() for unit in np.eye(len(self.sizes))])
 
-    def area(self, *, rows="fixed"):
-        """The area under the curve, an Estimate of the log marginal likelihood in nats a row (Eq. 5).
+    def area(self, *, rows: str = "fixed") -> Estimate:
+        """The area under the curve, an Estimate of the log marginal likelihood in nats per row (Eq. 5).
 
         rows="fixed": the truth is the mean LML of these very rows; masks are the only noise.
         rows="sample": the truth is the expected LML of the population the rows were drawn from; rows and masks are
-        noise (for masks shared by the rows slightly cautious: their interplay is counted twice).
+        noise. Where the rows share their masks, the interval is slightly too wide: the covariance between row noise and
+        mask noise is counted twice.
         The error of reading missing sizes off straight lines is in neither. Raises ValueError: rows is neither word,
         or "sample" without each row's own score (`score_curve(..., keep_rows=True)`) or with fewer than two rows.
         """
@@ -86,8 +91,8 @@ class ScoreCurve:
         parts = np.append(by_mask, row_variance)
         return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, np.append(self.dof, count - 1)))
 
-    def truncated(self, size):
-        """Sum of S(x; m) for m = 1..size, an Estimate in nats a row.
+    def truncated(self, size: int) -> Estimate:
+        """Sum of S(x; m) for m = 1..size, an Estimate in nats per row.
 
         It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model. Raises ValueError: the curve misses one of
         these sizes.
@@ -99,7 +104,7 @@ class ScoreCurve:
         return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
 
 
-def _pooled_dof(variances, dofs):
+def _pooled_dof(variances: np.ndarray, dofs: np.ndarray) -> float:
     """Welch and Satterthwaite's degrees of freedom of a sum of independent variance estimates."""
     total = np.sum(variances)
     if not total > 0:

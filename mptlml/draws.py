@@ -1,37 +1,60 @@
 """One rule for all that is drawn at random: a draw happens where the generator lives, and goes where the data lie.
 
-A generator on the CPU therefore gives the same numbers whatever device a model computes on.
+A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like` is a tensor of the
+data; like=None, where there are no data yet, leaves the draw on the generator's device, real numbers in float64.
 """
 
+from collections.abc import Sequence
+
 import torch
+from torch import Generator, Tensor
 
 
-def rand(shape, like, generator):
-    """Uniform numbers in [0, 1), in the dtype and on the device of the tensor `like`."""
-    return torch.rand(shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+def rand(shape: Sequence[int], like: Tensor | None, generator: Generator, dtype: torch.dtype | None = None) -> Tensor:
+    """Uniform numbers in [0, 1), of the given shape, in the dtype of `like` unless another is given."""
+    dtype = dtype or _dtype(like)
+    return _placed(torch.rand(shape, generator=generator, dtype=dtype, device=generator.device), like)
 
 
-def randn(shape, like, generator):
-    """Standard normal numbers, in the dtype and on the device of the tensor `like`."""
-    return torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device).to(like.device)
+def randn(shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
+    """Standard normal numbers, of the given shape, in the dtype of `like`."""
+    return _placed(torch.randn(shape, generator=generator, dtype=_dtype(like), device=generator.device), like)
 
 
-def randint(high, shape, like, generator):
-    """Whole numbers 0..high - 1, int64, on the device of the tensor `like`."""
-    return torch.randint(high, shape, generator=generator, device=generator.device).to(like.device)
+def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
+    """Whole numbers 0..high - 1, int64, of the given shape."""
+    return _placed(torch.randint(high, shape, generator=generator, device=generator.device), like)
 
 
-def randperm(count, like, generator):
-    """0..count - 1 in random order, int64, on the device of the tensor `like`."""
-    return torch.randperm(count, generator=generator, device=generator.device).to(like.device)
+def randperm(count: int, like: Tensor | None, generator: Generator) -> Tensor:
+    """0..count - 1 in random order, int64 [count]."""
+    return _placed(torch.randperm(count, generator=generator, device=generator.device), like)
 
 
-def bernoulli(probs, generator):
+def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
     """1 with each of these probabilities, else 0, in their shape, dtype and device."""
-    return torch.bernoulli(probs.to(generator.device), generator=generator).to(probs.device)
+    return _placed(torch.bernoulli(probs.to(generator.device), generator=generator), probs)
 
 
-def multinomial(weights, num_draws, generator):
+def multinomial(weights: Tensor, num_draws: int, generator: Generator) -> Tensor:
     """`num_draws` places for each row of weights [..., C], with replacement: int64 [..., num_draws]."""
     drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement=True, generator=generator)
-    return drawn.to(weights.device)
+    return _placed(drawn, weights)
+
+
+def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
+    """What BERT is shown in place of tokens it is to predict: 80% `mask_id`, 10% any word, 10% the token itself.
+
+    ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec. 3.1).
+    """
+    fate = rand(ids.shape, ids, generator, torch.float32)
+    word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)
+    return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, word, ids))
+
+
+def _dtype(like: Tensor | None) -> torch.dtype:
+    return torch.float64 if like is None else like.dtype
+
+
+def _placed(drawn: Tensor, like: Tensor | None) -> Tensor:
+    return drawn if like is None else drawn.to(like.device)

@@ -1,4 +1,4 @@
-"""Which tokens are observed: every mask of a size, random masks, orders, and how many there are.
+"""Which tokens are observed: every mask of one size, random masks, orders, and how many there are.
 
 A mask is a bool tensor [..., D]: True where a token is observed (it belongs to R), False where it is masked
 (it belongs to M). The size m of a mask counts the masked tokens: |M| = m, |R| = D - m, 1 <= m <= D.
@@ -6,23 +6,25 @@ A mask is a bool tensor [..., D]: True where a token is observed (it belongs to 
 
 import itertools
 import math
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
+from torch import Generator, Tensor
 
-from .checks import check_count, check_sizes
+from . import draws
+from .checks import Sizes, check_count, check_sizes
 
 MOST_MASKS = 2**20  # beyond this, enumerating is a mistake rather than a wish
 
 
-def count_masks(num_tokens, size):
-    """C_M = C(D, M), the number of masks of a size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
+def count_masks(num_tokens: int, size: int) -> int:
+    """C_M = C(D, M), the number of masks of one size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
     check_count(num_tokens, "num_tokens")
     return math.comb(num_tokens, int(check_sizes(size, num_tokens)))
 
 
-def all_masks(num_tokens, size):
+def all_masks(num_tokens: int, size: int) -> Tensor:
     """Every mask of one size: observed [C_M masks, D tokens], in lexicographic order of the masked tokens.
 
     Raises ValueError: size not in 1..D, or more than 2^20 masks (use `random_masks`).
@@ -34,10 +36,10 @@ def all_masks(num_tokens, size):
     return torch.ones(count, num_tokens, dtype=torch.bool).scatter_(1, masked, False)
 
 
-def random_masks(num_tokens, sizes, *, generator):
-    """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D].
+def random_masks(num_tokens: int, sizes: Sizes, *, generator: Generator) -> Tensor:
+    """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D], on the generator's device.
 
-    sizes [P] gives P masks to share by all rows; sizes [P, N] gives each of N rows masks of its own.
+    sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own.
     Raises ValueError: a size not in 1..D.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
@@ -46,22 +48,22 @@ def random_masks(num_tokens, sizes, *, generator):
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 
 
-def random_orders(num_tokens, shape, *, generator):
+def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
     """Uniformly random orders of the tokens: long [*shape, D]; a whole number for `shape` gives [shape, D].
 
     Raises ValueError: num_tokens or a whole-number shape below 1.
     """
     check_count(num_tokens, "num_tokens")
-    shape = (check_count(shape, "number of orders"),) if isinstance(shape, Integral) else tuple(shape)
+    shape = tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
     return _random_keys(shape, num_tokens, generator).argsort(-1)
 
 
-def _random_keys(shape, num_tokens, generator):
+def _random_keys(shape: Sequence[int], num_tokens: int, generator: Generator) -> Tensor:
     """A number in [0, 1) for each token [*shape, D]; float64, so that a tie has odds of about D^2 / 2^54."""
-    return torch.rand(*shape, num_tokens, generator=generator, dtype=torch.float64, device=generator.device)
+    return draws.rand((*shape, num_tokens), None, generator)
 
 
-def all_orders(num_tokens):
+def all_orders(num_tokens: int) -> Tensor:
     """All D! orders of the tokens: long [D!, D]. Raises ValueError for D > 9 (10! is over 3 million)."""
     check_count(num_tokens, "num_tokens")
     if num_tokens > 9:
@@ -69,7 +71,7 @@ def all_orders(num_tokens):
     return torch.tensor(list(itertools.permutations(range(num_tokens))))
 
 
-def nested_masks(orders):
+def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
     Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, as in Eq. 2 of the paper: it is the

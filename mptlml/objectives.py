@@ -1,52 +1,54 @@
-"""What is maximised: each objective takes a model and rows and returns a scalar, nats a row, to be made large.
+"""What is maximised: each objective takes a model and rows and returns a scalar, nats per row, to be made large.
 
 All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by the rows
-unless share_masks=False gives each row its own. data: rows [N, D], or `score.summarise(model, rows)` (the cheaper way
+unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)` (the cheaper way
 to train on the same rows many times; masks are then shared). Masks are drawn where the generator lives and scored where
-the data lie. Raise ValueError: sizes or rates out of range.
+the data lie. All raise ValueError: sizes, rates or numbers of masks out of range, rows that do not fit the model.
 """
 
 import torch
+from torch import Generator, Tensor
 
+from . import draws
 from .checks import check_count, check_rate, check_sizes
 from .masks import random_masks, random_orders
+from .protocol import ConditionalModel, Data, TractableModel, VocabularyModel, mean_log_prob
 from .score import mean_score
 
 
-def exact_lml(model, data):
-    """The log marginal likelihood itself, averaged over rows: the ceiling of every objective here."""
-    return model.mean_log_prob(data) if hasattr(model, "mean_log_prob") else model.log_prob(data).mean()
+def exact_lml(model: TractableModel, data: Data) -> Tensor:
+    """The log marginal likelihood itself, averaged over rows: what the others are held against."""
+    return mean_log_prob(model, data)
 
 
-def fixed_size(model, data, size, *, num_masks=1, share_masks=True, generator):
+def fixed_size(model: ConditionalModel, data: Data, size: int, *, num_masks: int = 1, share_masks: bool = True,
+               generator: Generator) -> Tensor:
     """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: Chapter 7 takes its bias apart."""
     sizes = check_sizes(size, model.num_tokens).expand(check_count(num_masks, "num_masks"))
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
-def uniform_size(model, data, *, num_masks=1, share_masks=True, generator):
+def uniform_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
+                 generator: Generator) -> Tensor:
     """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased one-mask estimate of the LML (Eq. 5)."""
-    shape = (check_count(num_masks, "num_masks"),)
-    if not share_masks:
-        shape += (_num_rows(data),)
-    sizes = torch.randint(1, model.num_tokens + 1, shape, generator=generator, device=generator.device)
+    shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
+    sizes = 1 + draws.randint(model.num_tokens, shape, None, generator)
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
-def stratified_size(model, data, *, generator):
+def stratified_size(model: ConditionalModel, data: Tensor, *, generator: Generator) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: the same mean as `uniform_size`, less noise.
 
     Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform on [0, 1);
     with N a multiple of D, every size is met equally often.
     """
     num_rows = _num_rows(data)
-    draw = dict(generator=generator, dtype=torch.float64, device=generator.device)
-    place = (random_orders(num_rows, 1, generator=generator)[0] + torch.rand(num_rows, **draw)) / num_rows
+    place = (random_orders(num_rows, 1, generator=generator)[0] + draws.rand([num_rows], None, generator)) / num_rows
     sizes = 1 + (place * model.num_tokens).long().clamp_max(model.num_tokens - 1)
     return _score(model, data, sizes[None], True, generator).mean() * model.num_tokens
 
 
-def eighty_ten_ten(model, data, size, *, generator):
+def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `size` chosen tokens as BERT is trained: 80% masked, 10% another word, 10% left as is.
 
     The model must also answer for tokens that it sees (`vocabulary_log_prob`), since it is not told which of them are
@@ -54,49 +56,48 @@ def eighty_ten_ten(model, data, size, *, generator):
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
-    draw = dict(generator=generator, device=generator.device)
-    fate = torch.rand(data.shape, **draw).to(data.device)
-    word = torch.randint(model.vocab_size, data.shape, **draw).to(data)
-    shown = torch.where(chosen & (fate >= 0.8) & (fate < 0.9), word, data)
-    answer = model.vocabulary_log_prob(shown, ~chosen | (fate >= 0.8))
+    replaced = draws.bert_rule(data, -1, model.vocab_size, generator)
+    masked = chosen & (replaced < 0)
+    answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
     answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
-def every_size(model, data, *, num_masks=1, share_masks=True, generator):
-    """sum_m S(x; m) with `num_masks` masks a size: the area itself, at D forward passes a step (Fig. 2, left)."""
+def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
+               generator: Generator) -> Tensor:
+    """sum_m S(x; m) with `num_masks` masks per size: the area itself, at D forward passes per step (Fig. 2, left)."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat(check_count(num_masks, "num_masks"))
     return _score(model, data, sizes, share_masks, generator).sum() / num_masks
 
 
-def bernoulli_rate(model, data, *, rate=None, num_masks=1, generator):
+def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = None, num_masks: int = 1,
+                   generator: Generator) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
     rate=None draws t ~ U(0, 1) for each mask: the loss of masked diffusion language models, whose mean is the LML,
     because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. A fixed `rate` is BERT's practice.
     """
-    shape = (check_count(num_masks, "num_masks"),)
-    draw = dict(generator=generator, dtype=torch.float64, device=generator.device)
+    check_count(num_masks, "num_masks")
     if rate is None:
-        rate = 1 - torch.rand(shape, **draw)  # in (0, 1]
+        rates = 1 - draws.rand([num_masks], None, generator)  # in (0, 1]
     else:
-        rate = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
-    observed = torch.rand(*shape, model.num_tokens, **draw) >= rate[:, None]
-    observed, rate = observed.to(data.device), rate.to(data.device)
+        rates = torch.full([num_masks], float(check_rate(rate)), dtype=torch.float64, device=generator.device)
+    observed = draws.rand([num_masks, model.num_tokens], None, generator) >= rates[:, None]
+    observed, rates = observed.to(data.device), rates.to(data.device)
     size = (~observed).sum(-1)
     some = size > 0  # a mask of no token counts, as zero
-    score = mean_score(model, data, observed[some]) * size[some] / rate[some]
+    score = mean_score(model, data, observed[some]) * size[some] / rates[some]
     return score.sum() / num_masks
 
 
-def _score(model, data, sizes, share_masks, generator):
-    """Mean score under one fresh mask for each of `sizes`, nats a token [P]; every row its own masks on request."""
+def _score(model: ConditionalModel, data: Data, sizes: Tensor, share_masks: bool, generator: Generator) -> Tensor:
+    """Mean score under one fresh mask for each of `sizes`, nats per token [P]; each row may have its own."""
     if not share_masks and sizes.ndim == 1:
         sizes = sizes[:, None].expand(-1, _num_rows(data))
     return mean_score(model, data, random_masks(model.num_tokens, sizes, generator=generator).to(data.device))
 
 
-def _num_rows(data):
+def _num_rows(data: Data) -> int:
     if not torch.is_tensor(data):
         raise ValueError("share_masks=False needs the rows themselves, not a summary of them")
     return len(data)

@@ -1,69 +1,67 @@
 """The MPT curve m -> S(x; m), its area, and what else a model's conditionals can be asked for.
 
-A model answers `conditional_log_prob(x, observed)`: x [..., D], observed bool [..., D], the two broadcast;
-it returns log p(x_j | x_R) in nats [..., D], exactly 0 at observed tokens. Everything here needs only that.
+Everything here needs only `conditional_log_prob(x, observed)`, see `protocol`.
 Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 """
 
 import math
+from collections.abc import Iterable
 
 import numpy as np
 import torch
+from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .checks import check_count, check_masks, check_rows, check_sizes
+from .checks import Sizes, check_count, check_masks, check_rows, check_sizes
 from .curve import ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders
+from .protocol import ConditionalModel, Data, scores_means, summarise
 
-MOST_ELEMENTS = 2**20  # rows x masks x tokens answered at once: 8 MB of float64
-
-
-def summarise(model, x):
-    """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x.
-
-    A summary says its `device`, as a tensor does.
-    """
-    return model.summarise(x) if hasattr(model, "summarise") else x
+MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
 
-def mean_score(model, data, observed):
-    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats a token [P], one for each mask. Differentiable.
+def mean_score(model: ConditionalModel, data: Data, observed: Tensor) -> Tensor:
+    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask. Differentiable.
 
-    data: rows [N, D] or `summarise(model, rows)`; observed [P, D] shared by all rows, or [P, N, D] with a mask a row.
+    data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each row its own.
     Raises ValueError: rows or masks out of range, a mask that masks nothing among them.
     """
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
     size = check_masks(observed, model.num_tokens)
-    if observed.ndim == 2 and hasattr(model, "mean_conditional_log_prob"):
+    if observed.ndim == 2 and scores_means(model):
         return model.mean_conditional_log_prob(data, observed).sum(-1) / size
     if observed.ndim == 2:
         observed, size = observed[:, None], size[:, None]
     return (model.conditional_log_prob(data, observed).sum(-1) / size).mean(-1)
 
 
-def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_rows=False, generator):
-    """The MPT curve of rows x [N, D] at the given mask sizes (all of 1..D by default), P = `num_masks` masks a size.
+def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
+                share_masks: bool = True, keep_rows: bool = False, max_elements: int = MAX_ELEMENTS,
+                generator: Generator) -> ScoreCurve:
+    """The MPT curve of rows x [N, D] at the given mask sizes (default: all of 1..D), P = `num_masks` masks per size.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its own.
     keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
     Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
-    has no standard error (NaN) for fixed rows. Raises ValueError: rows, sizes or num_masks out of range.
+    has no standard error (NaN) for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is
+    asked for at once; it bounds the memory. Raises ValueError: rows,
+    sizes or counts out of range.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
     sizes = torch.arange(1, model.num_tokens + 1) if sizes is None else check_sizes(sizes, model.num_tokens).unique()
-    together = share_masks and not keep_rows and hasattr(model, "mean_conditional_log_prob")
+    together = share_masks and not keep_rows and scores_means(model)
     data = summarise(model, x) if together else x
-    step = max(1, MOST_ELEMENTS // (num_masks * model.num_tokens * (1 if together else len(x))))
+    per_size = num_masks * model.num_tokens * (1 if together else len(x))
     per_mask, per_row, noise = [], [], []
     with torch.no_grad():
-        for part in tqdm(sizes.split(step), "curve", disable=None, delay=3, leave=False):
+        for part in tqdm(sizes.split(_at_once(max_elements, per_size)), "curve", disable=None, delay=3, leave=False):
             if together:
                 observed = random_masks(model.num_tokens, part.repeat_interleave(num_masks), generator=generator)
                 score = mean_score(model, data, observed.to(x.device)).unflatten(0, (-1, num_masks))  # [s, P]
             else:
-                score = _row_scores(model, x, part, num_masks, share_masks, generator)  # [s, P, N]
+                score = _row_scores(model, x, part, num_masks, share_masks, max_elements, generator)  # [s, P, N]
                 per_row.append(score.mean(1))
             noise.append(_mask_variance(score, shared=share_masks))
             per_mask.append(score.flatten(1).mean(1))
@@ -72,50 +70,51 @@ def score_curve(model, x, sizes=None, *, num_masks=1, share_masks=True, keep_row
     return ScoreCurve(model.num_tokens, sizes.numpy(), _numpy(per_mask), variance, dof, rows, share_masks)
 
 
-def exact_curve(model, x):
+def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS) -> ScoreCurve:
     """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks. Returns a ScoreCurve.
 
-    Raises ValueError: D > 16, or rows out of range.
+    max_elements as in `score_curve`. Raises ValueError: D > 16, or rows out of range.
     """
     check_rows(x, model.num_tokens)
     if model.num_tokens > 16:
         raise ValueError(f"2^{model.num_tokens} - 1 masks are too many: use score_curve")
     sizes = np.arange(1, model.num_tokens + 1)
-    rows = []
+    scores = []
     with torch.no_grad():
         for size in sizes.tolist():
             observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
-            step = max(1, MOST_ELEMENTS // x.numel())
-            total = sum(model.conditional_log_prob(x, part).sum((0, -1)) for part in observed.split(step))
-            rows.append(total / (size * len(observed)))
-    rows = torch.stack(rows).cpu().numpy()
+            blocks = observed.split(_at_once(max_elements, x.numel()))
+            total = sum((model.conditional_log_prob(x, part).sum((0, -1)) for part in blocks), x.new_zeros(()))
+            scores.append(total / (size * len(observed)))
+    rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
     return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
 
 
-def chain_rule(model, x, orders):
+def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:
     """The terms of Eq. 2 along orders [Q, D]: log p(x_{M(t)} | x_{M(t+1:D)}), nats [Q, N, t] for rows x [N, D].
 
-    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one joint.
-    Raises ValueError: rows or orders out of range.
+    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one joint
+    distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range.
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
     if orders.ndim != 2 or orders.shape[1] != model.num_tokens or not (orders.sort(-1).values == every).all():
         raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
-    blocks = orders.to(x.device).split(max(1, MOST_ELEMENTS // (x.numel() * model.num_tokens)))
-    rows = x.split(max(1, MOST_ELEMENTS // model.num_tokens**2))
+    blocks = orders.to(x.device).split(_at_once(max_elements, x.numel() * model.num_tokens))
+    rows = x.split(_at_once(max_elements, model.num_tokens**2))
     return torch.cat([torch.cat([_chain_rule(model, some, part) for some in rows], 1) for part in blocks])
 
 
-def _chain_rule(model, x, orders):
+def _chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
+    """`chain_rule` of all orders and rows at once."""
     answers = model.conditional_log_prob(x[:, None], nested_masks(orders)[:, None])  # [Q, N, t, D]
     next_token = orders[:, None, :, None].expand(*answers.shape[:-1], 1)  # at step t only token M(t) is asked for
     return answers.gather(-1, next_token).squeeze(-1)
 
 
-def order_spread(model, x, *, num_orders, generator):
-    """Standard deviation of the chain rule's sum over random orders, nats a row [N].
+def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
+    """Standard deviation of the chain rule's sum over random orders, nats per row [N].
 
     Zero, to rounding, for conditionals of one joint distribution; above zero it measures how far they disagree.
     Raises ValueError: num_orders below 2.
@@ -125,27 +124,28 @@ def order_spread(model, x, *, num_orders, generator):
     return chain_rule(model, x, orders).sum(-1).std(0)
 
 
-def _row_scores(model, x, sizes, num_masks, share_masks, generator):
-    """Each row's own score, nats a token [s, P, N], under P fresh masks for each of the sizes [s]."""
+def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: int, share_masks: bool,
+                max_elements: int, generator: Generator) -> Tensor:
+    """Each row's own score, nats per token [s, P, N], under P fresh masks for each of the sizes [s]."""
     drawn = sizes[:, None].expand(-1, num_masks)
     if share_masks:  # all rows at a time, so that a mask's own work is done once
         masks = random_masks(model.num_tokens, drawn.flatten(), generator=generator).to(x.device)[:, None]
-        blocks = masks.split(max(1, MOST_ELEMENTS // x.numel()))
+        blocks = masks.split(_at_once(max_elements, x.numel()))
         return torch.cat([_answer(model, x, observed) for observed in blocks]).unflatten(0, drawn.shape)
     scores = []
-    for rows in x.split(max(1, MOST_ELEMENTS // (drawn.numel() * model.num_tokens))):
+    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens)):
         own = drawn[..., None].expand(-1, -1, len(rows))
         observed = random_masks(model.num_tokens, own, generator=generator).to(x.device)  # [s, P, n, D]
         scores.append(_answer(model, rows, observed))
     return torch.cat(scores, -1)
 
 
-def _answer(model, rows, observed):
-    """(1/m) sum_{j in M} log p(x_j | x_R), nats a token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
+def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
+    """(1/m) sum_{j in M} log p(x_j | x_R), nats per token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
     return model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1)
 
 
-def _mask_variance(score, *, shared):
+def _mask_variance(score: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
     """Variance of the mean score over the draw of the masks [s], and the degrees of freedom behind it [s].
 
     score [s, P] or [s, P, N]. The variance is NaN for P = 1. Rows with masks of their own have errors of their own: a
@@ -163,5 +163,10 @@ def _mask_variance(score, *, shared):
     return variance, torch.where(variance > 0, dof, math.inf)
 
 
-def _numpy(parts):
-    return torch.cat(parts).double().cpu().numpy()
+def _at_once(max_elements: int, per_item: int) -> int:
+    """How many items of `per_item` elements each fit into `max_elements`: at least one. ValueError: fewer than 1."""
+    return max(1, check_count(max_elements, "max_elements") // per_item)
+
+
+def _numpy(parts: Iterable[Tensor]) -> np.ndarray:
+    return torch.cat(list(parts)).double().cpu().numpy()

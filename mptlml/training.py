@@ -1,64 +1,71 @@
 """One training loop, and its history."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 from tqdm import trange
 
 from .checks import check_count
 
 
-@dataclass
+@dataclass(eq=False)
 class History:
-    """What was seen in training: `objective` at every step, nats a row [steps]; `tracked` values at steps `at`."""
+    """What was seen in training: `objective` at every step, nats per row [steps]; `tracked` values at steps `at`."""
 
     objective: list[float] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
     tracked: dict[str, list] = field(default_factory=dict)
 
 
-def fit(objective: Callable, parameters, *, num_steps, learning_rate=1e-2, track=None, track_every=1, decay=False,
-        warm_up=0, optimiser=torch.optim.Adam, name="fit"):
+def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_steps: int, learning_rate: float = 1e-2,
+        track: Mapping[str, Callable[[], Any]] | None = None, track_every: int = 1, decay: bool | int = False,
+        warm_up: int = 0, optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+        name: str = "fit") -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
-    objective: called at each step, returns a scalar tensor in nats a row. track: {name: function}, called without
-    gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay: let the learning rate fall to
-    zero along a half cosine; a number says over how many steps, where this run is the beginning of a longer one.
-    warm_up: let it rise in equal steps from 1 / warm_up of it first. Shows a progress bar in a terminal. Raises
-    ValueError: counts below 1 (warm_up: below 0), a learning rate that is not positive, nothing to train;
-    FloatingPointError when the objective stops being finite.
+    objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called without
+    gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay=True: the learning rate falls
+    to zero along a half cosine; decay=n: it would reach zero after n steps, of which this run is the beginning.
+    warm_up: warm up linearly over the first `warm_up` steps. Shows a progress bar in a terminal. Raises ValueError:
+    counts below 1 (warm_up: below 0), more steps than the decay has, a learning rate that is not positive, nothing to
+    train; FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
-    parameters = list(parameters)
+    horizon = num_steps * decay if isinstance(decay, bool) else check_count(decay, "decay")
+    if 0 < horizon < num_steps:  # the rate would rise again
+        raise ValueError(f"{num_steps} steps are more than the {horizon} over which the learning rate falls to zero")
+    parameters, measures = list(parameters), dict(track or {})
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
-    optimiser = optimiser(parameters, lr=learning_rate, maximize=True)
-    horizon = num_steps if decay is True else decay
-    schedules = [torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, horizon)] if decay else []
+    climber = optimiser(parameters, lr=learning_rate, maximize=True)
+    schedules: list[LRScheduler] = [CosineAnnealingLR(climber, horizon)] if horizon else []
     if check_count(warm_up, "warm_up", at_least=0):
-        schedules.append(torch.optim.lr_scheduler.LinearLR(optimiser, 1 / warm_up, total_iters=warm_up))
-    history = History(tracked={key: [] for key in track or {}})
+        schedules.append(LinearLR(climber, 1 / warm_up, total_iters=warm_up))
+    history = History(tracked={key: [] for key in measures})
 
-    def note(step):
+    def note(step: int) -> None:
         history.at.append(step)
         with torch.no_grad():
-            for key, measure in (track or {}).items():
+            for key, measure in measures.items():
                 value = measure()
                 history.tracked[key].append(value.item() if torch.is_tensor(value) and value.ndim == 0 else value)
 
     for step in trange(num_steps, desc=name, disable=None, leave=False):
         if step % track_every == 0:
             note(step)
-        optimiser.zero_grad()
+        climber.zero_grad()
         value = objective()
         history.objective.append(value.item())
         if not math.isfinite(history.objective[-1]):
             raise FloatingPointError(f"{name}: the objective is {history.objective[-1]} at step {step}")
         value.backward()
-        optimiser.step()
+        climber.step()
         for schedule in schedules:
             schedule.step()
     note(num_steps)

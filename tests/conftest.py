@@ -1,4 +1,5 @@
-"""What every test here shares: one thread (the tensors are small), a seeded generator, and a watch on global state."""
+"""What every test here shares: one thread (the tensors are small), a seeded generator, a device that is not there,
+and a watch on global state."""
 
 import os
 import random
@@ -6,10 +7,59 @@ import random
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map
 
 torch.set_num_threads(1)
 
-DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
+
+class Elsewhere(TorchFunctionMode):
+    """A second device for as long as the block lasts, without a GPU: `away(x)` moves x there, and x.device says so.
+
+    It computes as the CPU does, but refuses what a GPU refuses: tensors of two devices in one operation, a generator
+    of another device than that of its draw, and a way to numpy that does not pass the CPU.
+    """
+
+    DEVICE = torch.device("meta")
+
+    def away(self, x):
+        return x.to(self.DEVICE)
+
+    def is_away(self, x):
+        return getattr(x, "is_away", False)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
+        tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
+        away = any(map(self.is_away, tensors))
+        if func == torch.Tensor.device.__get__:
+            return self.DEVICE if away else func(*args)
+        goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
+        if name == "to" and goals:
+            away = self.is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
+        elif "device" in kwargs:
+            away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
+        elif name == "cpu":
+            away = False
+        elif len({self.is_away(t) for t in tensors if t.ndim}) > 1 and name != "__getitem__":
+            raise RuntimeError(f"{name}: expected all tensors to be on the same device")
+        if away and (kwargs.get("generator") is not None or (name == "numpy" and not kwargs.get("force"))):
+            raise RuntimeError(f"{name}: this needs the CPU")
+        here = tree_map(lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs))
+        return tree_map(lambda leaf: self.placed(leaf, away), func(*here[0], **here[1]))
+
+    def placed(self, leaf, away):
+        """The leaf itself, or for a tensor that was not there before a view that is marked."""
+        if isinstance(leaf, torch.Tensor) and self.is_away(leaf) != away:
+            leaf = leaf.view_as(leaf)
+            leaf.is_away = away
+        return leaf
+
+
+@pytest.fixture
+def elsewhere():
+    """An `Elsewhere`, to be entered with `with elsewhere:`."""
+    return Elsewhere()
 
 
 @pytest.fixture(scope="session")

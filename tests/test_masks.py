@@ -1,4 +1,4 @@
-"""Masks and orders: exact counts, uniform draws, Eq. 2's nesting."""
+"""Masks, orders and draws: exact counts, uniform draws, Eq. 2's nesting, and where a draw happens."""
 
 import itertools
 import math
@@ -7,7 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders
+from mptlml import all_masks, all_orders, count_masks, draws, nested_masks, random_masks, random_orders
+from mptlml.protocol import all_observed, at_masked
 
 
 def uniform(counts):
@@ -68,11 +69,6 @@ def test_all_orders():
     assert all_orders(4).tolist() == [list(order) for order in itertools.permutations(range(4))]
 
 
-def test_the_generator_advances(generator):
-    first, second = (random_masks(30, [10] * 5, generator=generator) for _ in range(2))
-    assert not torch.equal(first, second)
-
-
 @pytest.mark.parametrize("num_tokens", [1, 2, 6])
 def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
     """Term t of Eq. 2 is log p(x_{M(t)} | x_{M(t+1:D)}): exactly the tokens after M(t) are observed."""
@@ -82,3 +78,56 @@ def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
     for i, j, t in itertools.product(range(2), range(3), range(num_tokens)):
         order = orders[i, j].tolist()
         assert set(masks[i, j, t].nonzero().flatten().tolist()) == set(order[t + 1:])
+
+
+def test_answers_at_masked_tokens():
+    """Exactly 0 at observed tokens, NaN at a masked token that is NaN itself, else the answer."""
+    x, answer = torch.tensor([1.0, 1.0, math.nan, math.nan]), torch.tensor([-1.0, -2.0, -3.0, -4.0])
+    observed = torch.tensor([True, False, True, False])
+    found = at_masked(answer, x, observed)
+    assert found[:3].tolist() == [0, -2, 0] and found[3].isnan()
+    assert all_observed(3).tolist() == [True] * 3
+
+
+def bert_rule_by_hand(generator):
+    """80% the mask's id -1, 10% any of five words, 10% the word 1 itself."""
+    fates, words = torch.rand(9, generator=generator), torch.randint(5, (9,), generator=generator)
+    return torch.stack([torch.tensor(-1.0) if fate < 0.8 else word.float() if fate < 0.9 else torch.tensor(1.0)
+                        for fate, word in zip(fates, words, strict=True)])
+
+
+LIKE = torch.zeros(2, dtype=torch.float32)
+CHANCES = torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]])
+# (what is drawn, draw(like, generator), the same by torch itself, where everything is on the CPU)
+DRAWS = {
+    "rand": (lambda like, g: draws.rand((3, 4), like, g), lambda g: torch.rand(3, 4, generator=g)),
+    "rand, float64": (lambda like, g: draws.rand((9,), like, g, torch.float64),
+                      lambda g: torch.rand(9, generator=g, dtype=torch.float64)),
+    "randn": (lambda like, g: draws.randn((3, 4), like, g), lambda g: torch.randn(3, 4, generator=g)),
+    "randint": (lambda like, g: draws.randint(5, (9,), like, g), lambda g: torch.randint(5, (9,), generator=g)),
+    "randperm": (lambda like, g: draws.randperm(9, like, g), lambda g: torch.randperm(9, generator=g)),
+    "bernoulli": (lambda like, g: draws.bernoulli(CHANCES.to(like), g),
+                  lambda g: torch.bernoulli(CHANCES, generator=g)),
+    "multinomial": (lambda like, g: draws.multinomial(CHANCES.to(like), 9, g),
+                    lambda g: torch.multinomial(CHANCES, 9, True, generator=g)),
+    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(9).to(like), -1, 5, g), bert_rule_by_hand),
+}
+
+
+@pytest.mark.parametrize(("draw", "by_torch"), DRAWS.values(), ids=DRAWS.keys())
+def test_a_draw_is_torchs_and_goes_to_the_data(draw, by_torch, elsewhere):
+    expected = by_torch(torch.Generator().manual_seed(5))
+    here = draw(LIKE, torch.Generator().manual_seed(5))
+    assert torch.equal(here, expected) and here.dtype == expected.dtype
+    with elsewhere:
+        there = draw(elsewhere.away(LIKE), torch.Generator().manual_seed(5))
+        assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), expected)
+        with pytest.raises(RuntimeError, match="this needs the CPU"):  # the device that is not there notices
+            torch.rand(3, generator=torch.Generator(), device=elsewhere.DEVICE)
+
+
+def test_the_bert_rule_is_eighty_ten_ten(generator):
+    drawn = draws.bert_rule(torch.full((20_000,), 7), -1, 4, generator)
+    assert drawn.dtype == torch.int64
+    counts = torch.bincount(drawn + 1, minlength=9)
+    assert stats.chisquare(counts[counts > 0], [16_000, 500, 500, 500, 500, 2_000]).pvalue > 0.01

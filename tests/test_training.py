@@ -4,10 +4,11 @@ import io
 import math
 import sys
 
+import numpy as np
 import pytest
 import torch
 
-from mptlml import fit, objectives
+from mptlml import History, fit, objectives
 from mptlml.models import PPCA, SecondMoment
 
 
@@ -58,19 +59,36 @@ def test_the_history_is_what_was_seen():
     assert history.at == [0, 4, 8, 10]
     assert history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
     assert history.tracked["word"] == ["x"] * 4
+    assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})  # by identity
 
 
-def test_a_run_can_be_the_beginning_of_a_longer_one():
-    whole, part = ([torch.zeros((), requires_grad=True)] for _ in range(2))
-    long = fit(lambda: -(whole[0] - 3) ** 2, whole, num_steps=40, learning_rate=0.1, decay=True)
-    short = fit(lambda: -(part[0] - 3) ** 2, part, num_steps=15, learning_rate=0.1, decay=40)
-    assert short.objective == long.objective[:15]
+def path_of(**options):
+    """Where a parameter stands before each step, for a constant gradient: Adam's steps are the learning rate itself."""
+    value, path = torch.zeros((), dtype=torch.float64, requires_grad=True), []
+
+    def objective():
+        path.append(value.item())
+        return value * 1.0
+
+    fit(objective, [value], **options)
+    return [*path, value.item()]
 
 
 def test_decay_lets_the_steps_shrink_to_nothing():
-    p = torch.zeros((), requires_grad=True)
-    fit(lambda: p * 1.0, [p], num_steps=100, learning_rate=0.1, decay=True)
-    assert p.item() == pytest.approx(0.1 * sum(0.5 * (1 + math.cos(math.pi * k / 100)) for k in range(100)), rel=1e-4)
+    cosine = [0.05 * (1 + math.cos(math.pi * k / 100)) for k in range(100)]
+    assert np.diff(path_of(num_steps=100, learning_rate=0.1, decay=True)) == pytest.approx(cosine, rel=1e-6, abs=1e-9)
+    assert np.diff(path_of(num_steps=9, learning_rate=0.1)) == pytest.approx([0.1] * 9, rel=1e-6)  # by default it stays
+
+
+@pytest.mark.parametrize("num_steps", [15, 40])
+def test_a_run_can_be_the_beginning_of_a_longer_one(num_steps):
+    whole = path_of(num_steps=40, learning_rate=0.1, decay=True)
+    assert path_of(num_steps=num_steps, learning_rate=0.1, decay=40) == whole[:num_steps + 1]
+
+
+def test_warm_up_lets_the_learning_rate_rise_in_a_straight_line():
+    steps = np.diff(path_of(num_steps=8, learning_rate=0.4, warm_up=4))
+    assert steps == pytest.approx([0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4, 0.4], rel=1e-6)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
@@ -97,18 +115,3 @@ def test_a_bar_for_terminals_only(stream, monkeypatch):
         assert "climbing" in shown and "/20" in shown
     else:
         assert shown == ""
-
-
-def test_warm_up_lets_the_learning_rate_rise_in_a_straight_line():
-    """Adam's step for a constant gradient is the learning rate itself, so the path shows the schedule."""
-    value, path = torch.zeros((), dtype=torch.float64, requires_grad=True), []
-
-    def objective():
-        path.append(value.item())
-        return value * 1.0
-
-    fit(objective, [value], num_steps=8, learning_rate=0.4, warm_up=4)
-    steps = [after - before for before, after in zip(path, path[1:], strict=False)]
-    assert steps == pytest.approx([0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4], rel=1e-6)
-    with pytest.raises(ValueError, match="warm_up must be a whole number of at least 0"):
-        fit(objective, [value], num_steps=8, warm_up=-1)

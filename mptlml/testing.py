@@ -1,0 +1,291 @@
+"""The laws that every model obeys, to be checked on a model of one's own; no test framework is needed.
+
+    check_model(model, values=(0.0, 1.0))                                   # a model as it stands, of binary tokens
+    check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))         # built from parameters: gradients as well
+
+A model is held to the laws that concern it, and to no other: NEEDS is the table.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from .masks import all_masks, all_orders, random_masks, random_orders
+from .protocol import all_observed, mean_log_prob, scores_means, summarise
+from .score import chain_rule, exact_curve
+
+GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
+NEEDS = {  # each law, and what it needs besides conditional_log_prob
+    "observed_tokens_score_exactly_zero": (),
+    "masked_tokens_predict_nothing": (),
+    "batched_is_looped": (),
+    "conditionals_are_distributions": (),
+    "inputs_are_left_alone": (),
+    "area_and_orders_give_log_prob": ("coherence",),
+    "marginals_follow_the_chain_rule": ("coherence", "log_prob(x, observed)"),
+    "means_are_means_over_rows": ("mean_conditional_log_prob",),
+    "gradients_are_right": ("parameters",),
+    "dtype_follows_the_input": ("parameters",),
+    "samples_follow_the_generator": ("sample",),
+    "samples_follow_log_prob": ("sample", "log_prob", "parameters"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
+
+    values: what a token can be; None for a real number. rows: rows [N, D] to ask about in place of random ones.
+    coherent: whether the answers belong to one joint distribution (None: they do if there is a log_prob). without:
+    {law: why the model does not obey it}. tolerance: nats, what rounding explains. A model that draws at random must
+    draw the same after every `build`.
+    """
+
+    build: Callable[..., Any]
+    num_tokens: int
+    shapes: tuple[tuple[int, ...], ...] = ()
+    values: tuple[float, ...] | None = None
+    rows: Tensor | None = None
+    coherent: bool | None = None
+    without: Mapping[str, str] = field(default_factory=dict)
+    tolerance: float = 1e-10
+    dtype: torch.dtype = torch.float64
+    device: str = "cpu"
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters, the same at every call, requiring gradients."""
+        generator = _seeded(11)
+        drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in self.shapes]
+        return [value.to(self.device, self.dtype).requires_grad_() for value in drawn]
+
+    def model(self) -> Any:
+        """A fresh model."""
+        return self.build(*(value.detach() for value in self.parameters()))
+
+    def some_rows(self, count: int) -> Tensor:
+        """At most `count` rows [N, D]: those given, else random ones."""
+        if self.rows is not None:
+            return self.rows[:count].to(self.device, self.dtype)
+        shape = (count, self.num_tokens)
+        if self.values is None:
+            return (1.5 * torch.randn(shape, generator=_seeded(5), dtype=torch.float64)).to(self.device, self.dtype)
+        drawn = torch.randint(len(self.values), shape, generator=_seeded(5))
+        return torch.tensor(self.values, dtype=self.dtype)[drawn].to(self.device)
+
+    def masks(self, at_most: int = 256) -> Tensor:
+        """Masks [P, 1, D] of all sizes 1..D: every mask where there are so few, else random ones."""
+        if 2**self.num_tokens <= at_most:
+            drawn = torch.cat([all_masks(self.num_tokens, size) for size in range(1, self.num_tokens + 1)])
+        else:
+            sizes = torch.linspace(1, self.num_tokens, at_most).round().long()
+            drawn = random_masks(self.num_tokens, sizes, generator=_seeded(7))
+        return drawn[:, None].to(self.device)
+
+    def has(self, need: str) -> bool:
+        """Whether the case has what NEEDS names: a method of the model, or one of three other words."""
+        model = self.model()
+        if need == "parameters":
+            return bool(self.shapes)
+        if need == "coherence":
+            return hasattr(model, "log_prob") if self.coherent is None else self.coherent
+        if need == "log_prob(x, observed)":
+            return hasattr(model, "log_prob") and "observed" in inspect.signature(model.log_prob).parameters
+        return callable(getattr(model, need, None))
+
+    def lacks(self, law: str) -> str:
+        """Why a law does not concern this model; nothing where it does."""
+        missing = [need for need in NEEDS[law] if not self.has(need)]
+        return self.without.get(law, f"it needs {' and '.join(missing)}" if missing else "")
+
+
+def check_model(model: Any, **options: Any) -> dict[str, str]:
+    """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: what became of it}.
+
+    That is "obeyed", or why the law does not concern the model. Raises AssertionError with all laws that are broken;
+    ValueError: `without` names no law.
+    """
+    case = replace(model, **options) if isinstance(model, Case) else Case(lambda: model, model.num_tokens, **options)
+    if unknown := set(case.without) - set(LAWS):
+        raise ValueError(f"without names {sorted(unknown)}, which are none of {sorted(LAWS)}")
+    found, broken = {}, []
+    for name, law in LAWS.items():
+        found[name] = case.lacks(name) or "obeyed"
+        if found[name] == "obeyed":
+            try:
+                law(case)
+            except AssertionError as error:
+                broken.append(f"{name}: {law.__doc__}\n{error}")
+    if broken:
+        raise AssertionError("\n\n".join([f"broken laws: {len(broken)}", *broken]))
+    return found
+
+
+def observed_tokens_score_exactly_zero(case: Case) -> None:
+    """The answer at an observed token is 0, not merely close to it."""
+    observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])
+    answer = case.model().conditional_log_prob(case.some_rows(3), observed)
+    wrong = answer[observed.expand(answer.shape)].abs()
+    assert not wrong.any(), f"an observed token has an answer of size {wrong.max():.3g}"
+
+
+def masked_tokens_predict_nothing(case: Case) -> None:
+    """What stands at a masked token changes no other token's answer and no log p(x_R), not even in the last bit."""
+    x, observed = case.some_rows(3), case.masks()
+    truth = case.model().conditional_log_prob(x, observed)
+    for token in torch.linspace(0, case.num_tokens - 1, min(8, case.num_tokens)).long().tolist():
+        asked = torch.arange(case.num_tokens, device=case.device) == token
+        for wild in _garbage(case, x, observed | asked):
+            answer = case.model().conditional_log_prob(wild, observed)
+            _same(answer[..., token], truth[..., token], 0, f"token {token} depends on other masked tokens")
+            assert not answer[observed.expand(answer.shape)].any(), "garbage at masked tokens reached observed ones"
+    if case.has("log_prob(x, observed)"):
+        for wild in _garbage(case, x, observed):
+            _same(case.model().log_prob(wild, observed), case.model().log_prob(x, observed), 0, "log_prob sees them")
+
+
+def batched_is_looped(case: Case) -> None:
+    """Masks [P, 1, D] against rows [N, D], or one mask for each row, give what each pair gives alone."""
+    model, x, masks = case.model(), case.some_rows(4), case.masks()
+    masks = masks[torch.linspace(0, len(masks) - 1, len(x)).long()]  # as many as there are rows
+    looped = torch.stack([torch.stack([model.conditional_log_prob(row, mask[0]) for row in x]) for mask in masks])
+    _same(model.conditional_log_prob(x, masks), looped, case.tolerance, "masks [P, 1, D] against rows [N, D]")
+    own = model.conditional_log_prob(x, masks[:, 0])
+    _same(own, looped.diagonal().mT, case.tolerance, "a mask for each row")
+
+
+def conditionals_are_distributions(case: Case) -> None:
+    """The probabilities of a masked token's values sum, or integrate, to 1."""
+    x, observed = case.some_rows(2), case.masks()
+    values = (GRID if case.values is None else torch.tensor(case.values)).to(x)
+    answers = [case.model().conditional_log_prob(torch.where(observed, x, value), observed) for value in values]
+    chance = torch.stack(answers).exp()
+    total = torch.trapezoid(chance, values, dim=0) if case.values is None else chance.sum(0)
+    total = total[~observed.expand(total.shape)]
+    _same(total, torch.ones_like(total), case.tolerance, "probabilities do not add up to 1")
+
+
+def inputs_are_left_alone(case: Case) -> None:
+    """Answering changes neither rows nor masks nor the tensors that the model holds."""
+    model, x, observed = case.model(), case.some_rows(3).clone(), case.masks()
+    held = {"x": x, "observed": observed, **{k: v for k, v in vars(model).items() if torch.is_tensor(v)}}
+    before = {name: value.clone() for name, value in held.items()}
+    _answers(model, x, observed, case)
+    changed = [name for name, value in held.items() if not torch.equal(value, before[name])]
+    assert not changed, f"changed in place: {', '.join(changed)}"
+
+
+def area_and_orders_give_log_prob(case: Case) -> None:
+    """The chain rule's sum is the same along every order, and the area under the curve is that sum (Proposition 1)."""
+    count, model, x = case.num_tokens, case.model(), case.some_rows(3)
+    orders = all_orders(count) if count <= 5 else random_orders(count, 60, generator=_seeded(3))
+    sums = chain_rule(model, x, orders).sum(-1).detach()
+    truth = model.log_prob(x).detach() if hasattr(model, "log_prob") else sums[0]
+    _same(sums, truth.expand(sums.shape), case.tolerance, "orders disagree")
+    if count <= 10:
+        area = torch.as_tensor(exact_curve(model, x).rows).sum(0)
+        _same(area.to(truth), truth, case.tolerance, "the area is not log p(x)")
+
+
+def marginals_follow_the_chain_rule(case: Case) -> None:
+    """log p(x_R) = log p(x_R without j) + log p(x_j | x_R without j); log p of no token is 0."""
+    model, x, every = case.model(), case.some_rows(3), all_observed(case.num_tokens, case.device)
+    observed = torch.cat([~case.masks(), every[None, None]])
+    first = every.cumsum(-1) == (observed.int().argmax(-1, keepdim=True) + 1)
+    fewer = observed & ~first
+    step = torch.where(observed & first, model.conditional_log_prob(x, fewer), 0.0).sum(-1)
+    _same(model.log_prob(x, observed), model.log_prob(x, fewer) + step, case.tolerance, "marginals do not chain")
+    _same(model.log_prob(x, ~every), torch.zeros_like(step[0]), case.tolerance, "log p of no token is not 0")
+    _same(model.log_prob(x, every), model.log_prob(x), case.tolerance, "all tokens observed is not the default")
+
+
+def means_are_means_over_rows(case: Case) -> None:
+    """What the model averages over rows by itself is the mean of its answers, from rows and from their summary."""
+    model, x, masks = case.model(), case.some_rows(4), case.masks()
+    mean = model.conditional_log_prob(x, masks).mean(1)
+    for data in (x, summarise(model, x)):
+        _same(model.mean_conditional_log_prob(data, masks[:, 0]), mean, case.tolerance, "mean_conditional_log_prob")
+        if hasattr(model, "log_prob"):
+            _same(mean_log_prob(model, data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob")
+
+
+def gradients_are_right(case: Case) -> None:
+    """Gradients of every answer with respect to every parameter agree with finite differences."""
+    x, masks = case.some_rows(2), case.masks(16)
+
+    def answers(*parameters: Tensor) -> tuple[Tensor, ...]:
+        return tuple(_answers(case.build(*parameters), x, masks, case).values())
+
+    try:
+        gradcheck(answers, case.parameters())
+    except GradcheckError as error:
+        raise AssertionError(f"outputs {list(_answers(case.model(), x, masks, case))}: {error}") from None
+
+
+def dtype_follows_the_input(case: Case) -> None:
+    """float32 in, float32 out, on the same device, and close to what float64 gives."""
+    single, double = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    exact = _answers(double.model(), double.some_rows(3), case.masks(), case)
+    for name, answer in _answers(single.model(), single.some_rows(3), case.masks(), case).items():
+        kinds = answer.dtype, exact[name].dtype, answer.device.type
+        assert kinds == (torch.float32, torch.float64, torch.device(case.device).type), f"{name} answers in {kinds}"
+        _same(answer.double(), exact[name], 1e-4, f"{name} in float32", rtol=1e-4)
+
+
+def samples_follow_the_generator(case: Case) -> None:
+    """The generator passed in decides the rows [N, D]; torch's global one stays as it is."""
+    before = torch.get_rng_state()
+    one, same, other = (case.model().sample(50, generator=_seeded(seed)) for seed in (3, 3, 4))
+    assert one.shape == (50, case.num_tokens), f"50 samples have shape {tuple(one.shape)}"
+    assert torch.equal(one, same) and not torch.equal(one, other), "the seed does not decide the samples"
+    assert torch.equal(torch.get_rng_state(), before), "sampling moved the global generator"
+
+
+def samples_follow_log_prob(case: Case) -> None:
+    """E[q(x) / p(x)] = 1 over samples of p, where q is the same model with smaller parameters; four standard errors."""
+    model, other = case.model(), case.build(*(0.9 * value.detach() for value in case.parameters()))
+    x = model.sample(20_000, generator=_seeded(1))
+    ratio = (other.log_prob(x) - model.log_prob(x)).exp().double()
+    mean, error = float(ratio.mean()), float(ratio.std()) / math.sqrt(len(x))
+    assert abs(mean - 1) < 4 * error, f"E[q/p] is {mean:.4f} +- {error:.4f}, not 1"
+
+
+LAWS: dict[str, Callable[[Case], None]] = {name: globals()[name] for name in NEEDS}
+
+
+def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:
+    """All that the model answers about rows [N, D] and masks [P, 1, D], by name."""
+    found = {"conditional_log_prob": model.conditional_log_prob(x, masks)}
+    if hasattr(model, "log_prob"):
+        found["log_prob"] = model.log_prob(x)
+    if case.has("log_prob(x, observed)"):
+        found["log_prob(x, observed)"] = model.log_prob(x, masks)
+    if scores_means(model):
+        found["mean_conditional_log_prob"] = model.mean_conditional_log_prob(x, masks[:, 0])
+    if hasattr(model, "mean_log_prob"):
+        found["mean_log_prob"] = model.mean_log_prob(x)
+    return found
+
+
+def _garbage(case: Case, x: Tensor, observed: Tensor) -> list[Tensor]:
+    """Rows that agree with x at observed tokens and hold anything at all at masked ones."""
+    if case.values is None:
+        wild = [torch.full_like(x, value) for value in (1e30, -math.inf, math.nan)]
+    else:
+        values = torch.tensor(case.values).to(x)
+        place = (x[..., None] == values).int().argmax(-1)
+        wild = [values[(place + 1) % len(values)], torch.full_like(x, math.nan)]
+    return [torch.where(observed, x, other) for other in wild]
+
+
+def _same(found: Tensor, expected: Tensor, tolerance: float, what: str, *, rtol: float = 0) -> None:
+    torch.testing.assert_close(found, expected, rtol=rtol, atol=tolerance, msg=lambda message: f"{what}\n{message}")
+
+
+def _seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
