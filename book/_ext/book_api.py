@@ -1,11 +1,6 @@
-"""The page `book/api`, and links to its entries from the text of other pages; sphinx-codeautolink links their code.
-
-The entries come from the docstrings through sphinx.ext.autodoc. These are plain text, in which `[N, D]` is a shape, |M|
-a size and x_j a token: only `code` between backticks and indented formulas are markup.
-"""
+"""The page `book/api`, and links to it from names in the text of other pages (sphinx-codeautolink links their code)."""
 
 import re
-from inspect import isclass
 
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
@@ -14,7 +9,7 @@ PAGE = "book/api"
 
 
 def plain_to_rst(lines: list[str]) -> list[str]:
-    """A plain docstring as reStructuredText that shows it as it stands: paragraphs, `code`, indented formulas."""
+    """A plain docstring, with `[N, D]` and x_j, as reStructuredText: only `code` and indented formulas are markup."""
     out = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
         if paragraph.startswith("    "):
@@ -31,17 +26,14 @@ def link_mentions(app, doctree, docname):
     """Link the first mention of each name that sphinx-codeautolink has found in code, here or on the API page."""
     if docname == PAGE or app.builder.name != "html":
         return
-    blocks = app.env.sphinx_codeautolink_transforms
-    names = {name.code_str: name.resolved_location for page in (PAGE, docname) for block in blocks.get(page, [])
-             for name in block.names}
-    entries = app.env.get_domain("py").objects
-    linked = set()
+    names = {name.code_str: name.resolved_location for page in (PAGE, docname)
+             for block in app.env.sphinx_codeautolink_transforms.get(page, []) for name in block.names}
+    entries = dict(app.env.get_domain("py").objects)
     for literal in list(doctree.findall(nodes.literal)):
         first, dot, rest = literal.astext().removesuffix("()").partition(".")
         name = names.get(first + dot + rest) or names.get(first, first) + dot + rest
-        if name in entries and name not in linked and not isinstance(literal.parent, nodes.reference | nodes.title):
-            linked.add(name)
-            target = entries[name].node_id
+        if name in entries and not isinstance(literal.parent, nodes.reference | nodes.title):
+            target = entries.pop(name).node_id  # so a second mention is no link
             literal.replace_self(make_refnode(app.builder, docname, PAGE, target, literal.deepcopy(), name))
 
 
@@ -50,7 +42,7 @@ def _describe(app, what, name, obj, options, lines):
 
 
 def _sign(app, what, name, obj, options, signature, returns):
-    return ("", None) if getattr(obj, "_is_protocol", False) and isclass(obj) else None  # a protocol is not called
+    return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None  # it is not called
 
 
 def _keep_quotes(app, domain, objtype, content):
