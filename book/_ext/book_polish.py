@@ -17,9 +17,8 @@ REPAIRS = (
     ('<div role="list" class="citation-list">', '<div class="citation-list">'),
     # Over the names of the rows there may be nothing to say, and a heading without words is none.
     ('<th class="head"><p></p></th>', "<td></td>"),
-    # Every proof without a label gets the same ids, and so does the text of every theorem.
+    # Every proof without a label gets the same id.
     (' id="proof"', ""),
-    (' id="proof-content"', ""),
 )
 
 # What a reader of the site's folder sees first. Without it Sphinx would write one that has no title and asks the server
