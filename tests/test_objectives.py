@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from mptlml import exact_curve, mean_score, objectives, order_spread, score_curve, summarise
-from mptlml.models import PPCA, BernoulliMixture
+from mptlml.models import PPCA, BernoulliMixture, SecondMoment
 
 NUM_TOKENS = 4
 SIZES = range(1, NUM_TOKENS + 1)
@@ -195,6 +195,7 @@ def test_rows_with_masks_of_their_own(name, generator, monkeypatch):
 def test_exact_lml_is_the_mean_log_prob(problem):
     model, data, rows = problem
     assert objectives.exact_lml(model, data).item() == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-12)
+    assert isinstance(summarise(model, rows), SecondMoment if isinstance(model, PPCA) else torch.Tensor)
 
 
 class Echo:
@@ -204,6 +205,13 @@ class Echo:
 
     def vocabulary_log_prob(self, x, observed):
         return torch.where(observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0)
+
+
+def test_eighty_ten_ten_is_scored_where_it_is_asked(generator):
+    """Tokens 2 of words 0, 1, 2: a masked one echoes -1, another word w echoes w + 2, one left as it is 4."""
+    value = objectives.eighty_ten_ten(Echo(), torch.full((20_000, NUM_TOKENS), 2.0), 2, generator=generator)
+    expected, spread = 0.8 * -1 + 0.1 * (1 + 2) + 0.1 * 4, 1.7
+    assert value.item() / NUM_TOKENS == pytest.approx(expected, abs=4 * spread / math.sqrt(40_000))
 
 
 # Everything of the theorem that draws at random, as (name, call(model, data, generator)).
@@ -239,6 +247,7 @@ def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
 
     here = value(weight, rows, torch.Generator())
     assert np.array_equal(here, value(weight, rows, torch.Generator()))
+    assert here.shape == () or name not in vars(objectives)
     with elsewhere:
         there = value(elsewhere.away(weight), elsewhere.away(rows), torch.Generator())
         back = value(weight, rows, elsewhere.Generator())
