@@ -70,6 +70,8 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
     truth = torch.stack([one_at_a_time(lm, ids, mask) for mask in observed])
     torch.testing.assert_close(answer, truth, rtol=0, atol=1e-10)
     assert (answer[observed] == 0).all() and (answer[~observed] < 0).all()
+    unknown = torch.full((2,), math.nan).double()  # nobody can say how likely an unknown token is
+    assert lm.at_length(2).conditional_log_prob(unknown, torch.tensor([False, False])).isnan().all()
 
 
 def test_the_laws_of_every_model(lm):
