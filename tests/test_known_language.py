@@ -1,5 +1,6 @@
 """Studies without a file of tests of their own: the known language with its objectives, and the scripts' rows."""
 
+import itertools
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 
 from mptlml import objectives
 from mptlml.models import PPCA, HiddenMarkovModel
-from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, pretrain, sentence
+from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, language, pretrain, sentence
 from mptlml.studies.scripts_data import scripts_rows
 
 
@@ -80,6 +81,20 @@ def test_every_scheme_trains_and_the_seed_decides(scheme):
     assert not torch.equal(net.readout.weight, other.readout.weight)
     assert history.at == [0, 6, 12] and history.tracked["rows"] == [32] * 3
     assert sum(history.objective[-3:]) > sum(history.objective[:3])  # it learns
+
+
+def test_the_learning_rate_warms_up_and_decays():
+    """Adam moves a weight by its rate at first: 5e-3 / 50; the second step's 2 / 50 is halved by the cosine of two."""
+    weights = {"weight": lambda net: net.readout.weight.clone()}
+    _, history = pretrain("uniform sizes", seed=3, num_steps=2, width=8, num_layers=1, track=weights, track_every=1)
+    moved = [float((b - a).abs().max()) for a, b in itertools.pairwise(history.tracked["weight"])]
+    assert moved[0] == pytest.approx(1e-4, rel=1e-2) and 0.8e-4 < moved[1] < 1.2e-4
+
+
+def test_each_state_of_the_language_has_its_words():
+    likely = language().emission.sort(descending=True).indices[:, :3]  # of 3 topics x 4 phases
+    for state, words in {0: "the a one", 1: "boat gull sailor", 5: "cook soup pan", 10: "blooms hums digs"}.items():
+        assert " ".join(WORDS[word] for word in likely[state]) == words
 
 
 def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):

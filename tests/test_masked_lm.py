@@ -70,6 +70,8 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
     truth = torch.stack([one_at_a_time(lm, ids, mask) for mask in observed])
     torch.testing.assert_close(answer, truth, rtol=0, atol=1e-10)
     assert (answer[observed] == 0).all() and (answer[~observed] < 0).all()
+    unknown = torch.full((2,), math.nan).double()  # nobody can say how likely an unknown token is
+    assert lm.at_length(2).conditional_log_prob(unknown, torch.tensor([False, False])).isnan().all()
 
 
 def test_the_laws_of_every_model(lm):
@@ -126,6 +128,8 @@ def test_quadrature_error_bounds_that_of_a_convex_curve(bert, generator):
     exact = -(np.arange(1, few.num_tokens + 1) / few.num_tokens) ** 2
     bent = dataclasses.replace(few, mean=exact[few.sizes - 1])
     assert 0 < abs(bent.area().mean - exact.sum()) < bent.quadrature_error
+    coarse = np.interp(np.arange(1, few.num_tokens + 1), few.sizes[::2], bent.mean[::2]).sum()
+    assert bent.quadrature_error == pytest.approx(abs(coarse - bent.area().mean))
 
 
 def test_spaced_sizes():
@@ -199,7 +203,7 @@ def test_blocks_run_texts_together(bert):
     corpus = bert.blocks(TEXTS, 5)
     flat = [token for text in TEXTS for token in bert.encode(text).tolist()]
     assert torch.cat(corpus.rows).tolist() == flat[: len(flat) // 5 * 5]
-    assert corpus == corpus and len({corpus, corpus}) == 1
+    assert corpus == corpus and len({corpus, corpus}) == 1 and len(bert.blocks(TEXTS, 5, 3).rows) == 3
     assert corpus.num_words == pytest.approx(sum(len(t.split()) for t in TEXTS) * (len(flat) // 5 * 5) / len(flat))
     with pytest.raises(ValueError, match="do not make 99 blocks of 5"):
         bert.blocks(TEXTS, 5, 99)
@@ -290,6 +294,10 @@ def test_tokenizers_that_do_not_fit_are_refused():
 def test_bad_input_is_refused(bert, generator, call, message):
     with pytest.raises(ValueError, match=message):
         call(bert, generator)
+
+
+def test_as_many_tokens_as_there_are_positions_and_unknown_words_are_taken(bert):
+    assert len(bert.encode("cat " * 38)) == 38 and bert.encode("%").tolist() == [TOKENIZER.unk_token_id]
 
 
 def test_roberta_counts_positions_from_behind_padding():

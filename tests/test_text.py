@@ -68,6 +68,14 @@ def test_one_probe_only(monkeypatch):
     assert text.from_hub(load) is None and asked == [True, True, False]
 
 
+def test_the_hub_is_not_asked_where_the_settings_say_offline(monkeypatch):
+    monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
+    for reachable, offline in ((True, False), (False, False), (True, True)):
+        monkeypatch.setattr(text, "is_reachable", lambda address, reachable=reachable: reachable)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        assert text._online() == (reachable and not offline)
+
+
 def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path, capfd):
     tokenizer = text.make_tokenizer(["The cat sat on the mat."] * 3, 60)
     config = transformers.BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
