@@ -64,6 +64,8 @@ def test_marginals_and_conditionals_of_every_mask(enumerated):
     every = torch.tensor(list(table), dtype=torch.float64)
     expected = torch.tensor(list(table.values()), dtype=torch.float64).log()
     torch.testing.assert_close(model.log_prob(every), expected, rtol=0, atol=1e-12)
+    rounded = (1.000005 * p for p in (model.initial, model.transition, model.emission))  # sums are made exactly 1
+    torch.testing.assert_close(HiddenMarkovModel(*rounded, 5).log_prob(every), expected, rtol=0, atol=1e-12)
     for observed in torch.cat([all_masks(5, size) for size in range(1, 6)]):
         seen, hidden = (part.nonzero().flatten().tolist() for part in (observed, ~observed))
         words = model.vocabulary_log_prob(rows, observed)

@@ -143,16 +143,6 @@ def test_bad_input(call, message, digits):
         call(digits)
 
 
-def test_the_stored_runs_are_whole():
-    """Every scheme on every data set for five seeds, once."""
-    stored = pd.read_csv(STORED, comment="#")
-    schemes = {*OBJECTIVES, "optimum", "uniform, from optimum", "15%, from optimum", "scripts, masked", "scripts, elbo"}
-    assert set(stored["scheme"]) == schemes and len(stored) == 3 * 5 * len(schemes)
-    assert not stored.duplicated(["data", "scheme", "seed"]).any()
-    assert stored[["train", "held_out"]].notna().all(axis=None) and (stored["train"] < 0).all()
-    assert (stored["begun"].notna() == stored["scheme"].isin(OBJECTIVES)).all()
-
-
 def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     """With runs of a few passes, one seed, to a file of its own; the unfinished file is gone."""
     from benchmarks import linear_runs, results

@@ -26,6 +26,8 @@ def test_log_prob_and_conditionals_are_the_tables(probs):
     num_tokens = len(probs[0])
     x = torch.tensor(list(table), dtype=torch.float64)  # every outcome [2^D, D]
     assert model.log_prob(x).exp().sum().item() == pytest.approx(1, abs=1e-14)
+    rounded = BernoulliMixture(1.000005 * model.weights, model.probs)  # the sum is made exactly 1
+    torch.testing.assert_close(rounded.log_prob(x), model.log_prob(x), rtol=0, atol=1e-14)
     for row, answer in zip(x.int().tolist(), model.log_prob(x), strict=True):
         assert answer.item() == pytest.approx(math.log(table[tuple(row)]), abs=1e-12)
     for size in range(1, num_tokens + 1):

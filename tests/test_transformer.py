@@ -100,6 +100,10 @@ def test_shortfall_is_minus_the_divergence_written_out(net, truth, generator):
             assert got[token].item() == pytest.approx(0 if mask[token] else -kl, abs=1e-6)
             assert mask[token] or got[token] < 0
     assert (Shortfall(truth, truth).conditional_log_prob(x, observed).abs() < 1e-12).all()
+    cycle = torch.eye(V, dtype=torch.float64)  # 0, 1, 2, 0, 1: words of probability 0 cost nothing
+    sure, row = HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D), torch.tensor([0.0, 1, 2, 0, 1]).double()
+    answer = Shortfall(net, sure).conditional_log_prob(row, observed[0])
+    torch.testing.assert_close(answer, net.conditional_log_prob(row, observed[0]).double(), rtol=0, atol=1e-6)
 
 
 def test_expected_area_minus_truth_is_the_area_of_the_shortfall(net, truth):
