@@ -18,7 +18,6 @@ from .checks import Sizes, check_count, check_sizes
 
 def count_masks(num_tokens: int, size: int) -> int:
     """C_M = C(D, M), the number of masks of one size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
-    check_count(num_tokens, "num_tokens")
     return math.comb(num_tokens, int(check_sizes(size, num_tokens)))
 
 

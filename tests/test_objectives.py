@@ -118,24 +118,6 @@ def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, rate, num_
     assert stats.chisquare(counts, 500 * stats.binom.pmf(range(NUM_TOKENS + 1), NUM_TOKENS, rate)).pvalue > 0.01
 
 
-def test_gradients_of_unbiased_objectives_are_the_lmls(generator, monkeypatch):
-    """Enumerated: the gradient of uniform_size, averaged over all masks, is the gradient of the LML."""
-    weight = torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64).requires_grad_()
-    log_noise = torch.tensor(-0.4, dtype=torch.float64, requires_grad=True)
-    x = torch.randn(7, NUM_TOKENS, generator=generator, dtype=torch.float64)
-
-    def gradient(value):
-        return torch.cat([part.flatten() for part in torch.autograd.grad(value, (weight, log_noise))])
-
-    lml = gradient(objectives.exact_lml(PPCA(weight, log_noise.exp()), x))
-    draws = watch(lambda g: objectives.uniform_size(PPCA(weight, log_noise.exp()), x, generator=g),
-                  generator, 800, monkeypatch)
-    gradients = {tuple(observed.flatten().tolist()): gradient(value) for observed, value in draws}
-    assert len(gradients) == 2**NUM_TOKENS - 1
-    mean = sum(part / (NUM_TOKENS * math.comb(NUM_TOKENS, key.count(False))) for key, part in gradients.items())
-    torch.testing.assert_close(mean, lml, rtol=0, atol=1e-10)
-
-
 def test_an_empty_bernoulli_mask_has_a_gradient_of_zero(monkeypatch):
     weight = torch.ones(3, 1, dtype=torch.float64, requires_grad=True)
     x = torch.ones(2, 3, dtype=torch.float64)
