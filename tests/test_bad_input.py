@@ -24,7 +24,7 @@ from mptlml import (
     score_curve,
 )
 from mptlml.data.images import load_images
-from mptlml.models import PPCA, BernoulliMixture, LinearVAE, SecondMoment
+from mptlml.models import PPCA, BernoulliMixture, LinearVAE
 from mptlml.models.deep_vae import DeepVAE, NodeMixture
 from mptlml.models.importance import Importance
 from mptlml.models.linear_vae import disc_rule
@@ -161,6 +161,7 @@ TABLE = [
     ("no masks of any size", objective("uniform_size", num_masks=-1), "got -1"),
     ("no masks at a rate", objective("bernoulli_rate", num_masks=0), "got 0"),
     ("rate 0", objective("bernoulli_rate", rate=0.0), r"\(0, 1\], got 0.0"),
+    ("rate above 1", objective("bernoulli_rate", rate=1.5), "got 1.5"),
     ("rows to learn from of another D", objective("every_size", rows=real(4, 2)), r"\(4, 2\)"),
     ("own masks of a summary", objective("uniform_size", rows="a summary", share_masks=False), "share_masks=False"),
     # the fit
