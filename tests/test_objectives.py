@@ -72,17 +72,6 @@ def test_fixed_size_is_d_times_one_score(problem, size, generator, monkeypatch):
         NUM_TOKENS * exact_curve(model, rows).mean[size - 1], abs=1e-10)
 
 
-def test_every_size_has_each_size_once(problem, generator, monkeypatch):
-    """sum_m S(x; m): the sum over sizes of the mean over the masks drawn of that size."""
-    model, data, rows = problem
-    (observed, value), = watch(
-        lambda g: objectives.every_size(model, data, num_masks=3, generator=g), generator, 1, monkeypatch)
-    sizes = (~observed).sum(-1)
-    assert sorted(sizes.tolist()) == sorted([*SIZES] * 3)
-    score = mean_score(model, rows, observed)
-    assert value.item() == pytest.approx(sum(score[sizes == m].mean().item() for m in SIZES), abs=1e-12)
-
-
 class OneNatEach:
     """Every token has -1 nat; with many tokens the share masked tells the rate that was drawn."""
 
@@ -126,21 +115,25 @@ def test_an_empty_bernoulli_mask_has_a_gradient_of_zero(monkeypatch):
     assert value.item() == 0 and (weight.grad == 0).all()
 
 
+@pytest.mark.parametrize("share_masks", [True, False])
 @pytest.mark.parametrize(("draw", "num_masks", "sizes"), [
-    (lambda *given, **options: objectives.fixed_size(*given, 3, **options), 1, {3}),
-    (objectives.uniform_size, 1, {*SIZES}),
-    (objectives.every_size, NUM_TOKENS, {*SIZES}),
+    (lambda *given, **options: objectives.fixed_size(*given, 3, **options), 2, {3}),
+    (objectives.uniform_size, 20, {*SIZES}),
+    (objectives.every_size, 2 * NUM_TOKENS, {*SIZES}),
 ])
-def test_rows_with_masks_of_their_own(draw, num_masks, sizes, generator, monkeypatch):
-    """share_masks=False: a mask for each row, of its own size where sizes are drawn; the value is the rows' mean."""
+def test_masks_are_shared_or_each_rows_own(draw, num_masks, sizes, share_masks, generator, monkeypatch):
+    """The value is D times the mean score over masks and rows; `every_size` meets each size equally often."""
     model = PPCA(torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64), 0.5)
     rows = model.sample(30, generator=generator)
-    (observed, value), = watch(
-        lambda g: draw(model, rows, share_masks=False, generator=g), generator, 1, monkeypatch)
-    size = (~observed).sum(-1)
-    assert observed.shape == (num_masks, 30, NUM_TOKENS)
-    assert len(observed.flatten(0, 1).unique(dim=0)) > 3 and set(size.flatten().tolist()) == sizes
-    scores = model.conditional_log_prob(rows, observed).sum(-1) / size
+    asked = 2 if draw is objectives.every_size else num_masks
+    (observed, value), = watch(lambda g: draw(model, rows, num_masks=asked, share_masks=share_masks, generator=g),
+                               generator, 1, monkeypatch)
+    masks = observed[:, None] if share_masks else observed
+    size = (~masks).sum(-1)
+    assert masks.shape == (num_masks, 1 if share_masks else 30, NUM_TOKENS)
+    assert set(size.flatten().tolist()) == sizes and len(masks.flatten(0, 1).unique(dim=0)) > 1
+    assert asked == num_masks or (size.sort(0).values == torch.arange(1, 5).repeat_interleave(2)[:, None]).all()
+    scores = model.conditional_log_prob(rows, masks).sum(-1) / size
     assert value.item() == pytest.approx(NUM_TOKENS * scores.mean().item(), abs=1e-11)
 
 
