@@ -66,7 +66,7 @@ def test_answers_at_masked_tokens():
 
 def bert_rule_by_hand(generator):
     """80% the mask's id -1, 10% any of five words, 10% the word 1 itself."""
-    fates, words = torch.rand(99, generator=generator), torch.randint(5, (99,), generator=generator)
+    fates, words = torch.rand(999, generator=generator), torch.randint(5, (999,), generator=generator)
     shown = [-1 if fate < 0.8 else word if fate < 0.9 else 1 for fate, word in zip(fates, words, strict=True)]
     return torch.tensor(shown, dtype=torch.float64)
 
@@ -83,7 +83,7 @@ DRAWS = {
                   lambda g: torch.bernoulli(CHANCES, generator=g)),
     "multinomial": (lambda like, g: draws.multinomial(CHANCES.to(like), 9, g),
                     lambda g: torch.multinomial(CHANCES, 9, True, generator=g)),
-    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(99).to(like).double(), -1, 5, g), bert_rule_by_hand),
+    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(999).to(like).double(), -1, 5, g), bert_rule_by_hand),
 }
 
 
