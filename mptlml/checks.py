@@ -104,8 +104,8 @@ def check_count(value: Any, name: str, at_least: int = 1) -> int:
     return int(value)
 
 
-def check_rate(rate: float, name: str = "rate") -> float:
+def check_rate(rate: float) -> float:
     """A masking rate in (0, 1]. Raises ValueError."""
     if not 0 < rate <= 1:
-        raise ValueError(f"{name} must lie in (0, 1], got {rate!r}")
+        raise ValueError(f"rate must lie in (0, 1], got {rate!r}")
     return rate

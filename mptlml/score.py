@@ -45,8 +45,7 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
     keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
     Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
     has no standard error (NaN) for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is
-    asked for at once; it bounds the memory. Raises ValueError: rows,
-    sizes or counts out of range.
+    asked for at once; it bounds the memory. Raises ValueError: rows, sizes or counts out of range.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 torch.set_num_threads(1)
 
@@ -30,39 +30,37 @@ class Elsewhere(TorchFunctionMode):
     def away(self, x):
         return x.to(self.DEVICE)
 
-    def is_away(self, x):
-        return getattr(x, "is_away", False)
-
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        tensors = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)]
-        away = any(map(self.is_away, tensors))
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        away = any(map(is_away, tensors))
         if func == torch.Tensor.device.__get__:
             return self.DEVICE if away else func(*args)
         goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
         if name == "to" and goals:
-            away = self.is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
+            away = is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
         elif "device" in kwargs:
             away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
-        elif name == "cpu":
+        elif name == "cpu" or kwargs.get("force"):
             away = False
-        elif len({self.is_away(t) for t in tensors if t.ndim}) > 1 and name != "__getitem__":
+        elif name == "numpy" and away or name != "__getitem__" and len({is_away(t) for t in tensors if t.ndim}) > 1:
             raise RuntimeError(f"{name}: expected all tensors to be on the same device")
-        if isinstance(kwargs.get("generator"), self.Generator) is not away and kwargs.get("generator") is not None:
+        if kwargs.get("generator") is not None and isinstance(kwargs["generator"], self.Generator) is not away:
             raise RuntimeError(f"{name}: the generator is on another device")
-        if name == "numpy" and away:
-            if not kwargs.get("force"):
-                raise TypeError("numpy reads the CPU alone")
-            away = False
         here = tree_map(lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs))
-        return tree_map(lambda leaf: self.placed(leaf, away), func(*here[0], **here[1]))
+        return tree_map(lambda leaf: placed(leaf, away), func(*here[0], **here[1]))
 
-    def placed(self, leaf, away):
-        """The leaf itself, or for a tensor that was not there before a view that is marked."""
-        if isinstance(leaf, torch.Tensor) and self.is_away(leaf) != away:
-            leaf = leaf.view_as(leaf)
-            leaf.is_away = away
-        return leaf
+
+def is_away(tensor):
+    return getattr(tensor, "is_away", False)
+
+
+def placed(leaf, away):
+    """The leaf itself, or for a tensor that was not there before a view that is marked."""
+    if isinstance(leaf, torch.Tensor) and is_away(leaf) != away:
+        leaf = leaf.view_as(leaf)
+        leaf.is_away = away
+    return leaf
 
 
 @pytest.fixture

@@ -105,94 +105,71 @@ def test_laws(name, law):
         LAWS[law](case)
 
 
-@pytest.fixture(scope="module")
-def bert():
-    """A small BERT with random weights, read at a length of four tokens, in double precision."""
-    from transformers import BertConfig
-
-    from mptlml.data.text import make_tokenizer
-    from mptlml.models.masked_lm import MaskedLM
-
-    tokenizer = make_tokenizer(["the cat sat on the mat", "a dog ran"] * 3, 40)
-    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                        num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.3)
-    lm = MaskedLM.random(config, tokenizer, seed=3)
-    lm.model.double()
-    return Case(lambda: lm.at_length(4), 4, values=words(lm.vocab_size))
-
-
-def test_a_masked_language_model_obeys_what_concerns_it(bert):
-    assert list(check_model(bert).values()).count("obeyed") == 5
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", ["PPCA D=5 K=2", "BernoulliMixture D=5 C=1", "LinearVAE D=5 K=2"])
 def test_laws_on_a_gpu(name):
     check_model(CASES[name], device="cuda", tolerance=1e-9)
 
 
-# One method of a good model, spoilt: (law, model, method, what it answers instead of right(...)).
-FAULTS = [
-    ("observed_tokens_score_exactly_zero", "BernoulliMixture D=5 C=1", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) - 1e-30 * seen),
-    ("observed_tokens_score_exactly_zero", "BernoulliMixture D=5 C=1", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) - 1e-30 * seen.all(-1, keepdim=True)),
-    ("masked_tokens_predict_nothing", "BernoulliMixture D=8 C=4", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.nan_to_num().sum(-1, keepdim=True)),
-    ("masked_tokens_predict_nothing", "BernoulliMixture D=8 C=4", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) + 0 * seen * x.sum(-1, keepdim=True)),
-    ("masked_tokens_predict_nothing", "BernoulliMixture D=8 C=4", "log_prob",
-     lambda right, x, seen=None: right(x, seen) + 1e-9 * x.nan_to_num().sum(-1)),
-    ("batched_is_looped", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) if x.ndim == 1 else right(x, seen).flip(-2)),
-    ("batched_is_looped", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen).flip(-2) if seen.shape == x.shape and x.ndim == 2 else right(x, seen)),
-    ("conditionals_are_distributions", "BernoulliMixture D=5 C=1", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) + 1e-6 * ~seen),
-    ("conditionals_are_distributions", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) + 1e-6 * ~seen),
-    ("inputs_are_left_alone", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: (right(x, seen), x.mul_(2))[0]),
-    ("inputs_are_left_alone", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: (right(x, seen), right.__self__.weight.mul_(2))[0]),
-    ("area_and_orders_give_log_prob", "PPCA D=5 K=2", "log_prob",
-     lambda right, x, seen=None: right(x, seen) + 1e-6),
-    ("area_and_orders_give_log_prob", "HiddenMarkovModel D=8 H=2 V=4", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) * (1 + 1e-6 * (torch.arange(8) == 3))),
-    ("area_and_orders_give_log_prob", "MaskedTransformer D=5 V=3", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen)),  # a network, said to be coherent
-    ("marginals_follow_the_chain_rule", "PPCA D=5 K=2", "log_prob",
-     lambda right, x, seen=None: right(x, seen) + (0 if seen is None else 1e-6 * (5 - seen.sum(-1)) * seen.any(-1))),
-    ("marginals_follow_the_chain_rule", "PPCA D=5 K=2", "log_prob",
-     lambda right, x, seen=None: right(x, seen) + 1e-6),
-    ("marginals_follow_the_chain_rule", "PPCA D=5 K=2", "log_prob",
-     lambda right, x, seen=None: right(x, seen) + 1e-6 * (seen is None)),
-    ("means_are_means_over_rows", "PPCA D=5 K=2", "mean_conditional_log_prob",
-     lambda right, data, seen: right(data, seen) * (1 + 1e-6)),
-    ("means_are_means_over_rows", "PPCA D=5 K=2", "mean_log_prob", lambda right, data: right(data) + 1e-6),
-    ("means_are_means_over_rows", "PPCA D=5 K=2", "summarise", lambda right, x: right(x[1:])),
-    ("gradients_are_right", "PPCA D=2 K=2", "conditional_log_prob",
-     lambda right, x, seen: (right(x, seen) + right(x, seen).detach()) / 2),
-    ("gradients_are_right", "PPCA D=2 K=2", "log_prob",
-     lambda right, x, seen=None: (right(x, seen) + right(x, seen).detach()) / 2),
-    ("gradients_are_right", "PPCA D=2 K=2", "log_prob",
-     lambda right, x, seen=None: right(x) if seen is None else right(x, seen).detach() * 2 - right(x, seen)),
-    ("gradients_are_right", "PPCA D=2 K=2", "mean_conditional_log_prob",
-     lambda right, data, seen: right(data, seen).detach() * 2 - right(data, seen)),
-    ("gradients_are_right", "PPCA D=2 K=2", "mean_log_prob",
-     lambda right, data: right(data).detach() * 2 - right(data)),
-    ("dtype_follows_the_input", "PPCA D=5 K=2", "log_prob", lambda right, x, seen=None: right(x, seen).double()),
-    ("dtype_follows_the_input", "PPCA D=5 K=2", "conditional_log_prob",
-     lambda right, x, seen: right(x, seen) + 1e-2 * (x.dtype == torch.float32)),
-    ("samples_follow_the_generator", "BernoulliMixture D=5 C=1", "sample",
-     lambda right, count, generator: right(count, generator=torch.Generator().manual_seed(0))),
-    ("samples_follow_the_generator", "BernoulliMixture D=5 C=1", "sample",
-     lambda right, count, generator: right(count + 1, generator=generator)),
-    ("samples_follow_log_prob", "BernoulliMixture D=8 C=4", "sample",
-     lambda right, count, generator: right(count, generator=generator)[:, [0, 1, 2, 3, 4, 5, 6, 6]]),
-    ("samples_follow_log_prob", "PPCA D=2 K=2", "sample",
-     lambda right, count, generator: 1.05 * right(count, generator=generator)),
-]
+# {law: one method of a good model, spoilt: (model, method, what it answers instead of right(...))}
+ANSWER, COINS, GAUSSIAN = "conditional_log_prob", "BernoulliMixture D=8 C=4", "PPCA D=2 K=2"
+FAULTS = {
+    "observed_tokens_score_exactly_zero": [
+        (COINS, ANSWER, lambda right, x, seen: right(x, seen) - 1e-30 * seen),
+        (COINS, ANSWER, lambda right, x, seen: right(x, seen) - 1e-30 * seen.all(-1, keepdim=True)),
+    ],
+    "masked_tokens_predict_nothing": [
+        (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.nan_to_num().sum(-1, keepdim=True)),
+        (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 0 * seen * x.sum(-1, keepdim=True)),
+        (COINS, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-9 * x.nan_to_num().sum(-1)),
+    ],
+    "batched_is_looped": [
+        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen) if x.ndim == 1 else right(x, seen).flip(-2)),
+        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen).flip(0) if seen.ndim == 2 else right(x, seen)),
+    ],
+    "conditionals_are_distributions": [
+        (name, ANSWER, lambda right, x, seen: right(x, seen) + 1e-6 * ~seen) for name in (COINS, GAUSSIAN)
+    ],
+    "inputs_are_left_alone": [
+        (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), x.mul_(2))[0]),
+        (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), right.__self__.weight.mul_(2))[0]),
+    ],
+    "area_and_orders_give_log_prob": [
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),
+        (COINS, ANSWER, lambda right, x, seen: right(x, seen) * (1 + 1e-6 * (torch.arange(8) == 3))),
+        ("MaskedTransformer D=5 V=3", ANSWER, lambda right, x, seen: right(x, seen)),  # a network, said to be coherent
+    ],
+    "marginals_follow_the_chain_rule": [
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6 * (seen is None)),
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x) if seen is None else right(x, seen)
+         + 1e-6 * (2 - seen.sum(-1)) * seen.any(-1)),
+    ],
+    "means_are_means_over_rows": [
+        (GAUSSIAN, "mean_conditional_log_prob", lambda right, data, seen: right(data, seen) * (1 + 1e-6)),
+        (GAUSSIAN, "mean_log_prob", lambda right, data: right(data) + 1e-6),
+        (GAUSSIAN, "summarise", lambda right, x: right(x[1:])),
+    ],
+    "gradients_are_right": [
+        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen).detach() * 2 - right(x, seen)),
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen).detach() * 2 - right(x, seen)),
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x) if seen is None else right(x, seen).detach()),
+        (GAUSSIAN, "mean_conditional_log_prob", lambda right, data, seen: right(data, seen).detach()),
+        (GAUSSIAN, "mean_log_prob", lambda right, data: right(data).detach() * 2 - right(data)),
+    ],
+    "dtype_follows_the_input": [
+        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen).double()),
+        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen) + 1e-2 * (x.dtype == torch.float32)),
+    ],
+    "samples_follow_the_generator": [
+        (COINS, "sample", lambda right, count, generator: right(count, generator=torch.Generator().manual_seed(0))),
+        (COINS, "sample", lambda right, count, generator: right(count + 1, generator=generator)),
+    ],
+    "samples_follow_log_prob": [
+        (COINS, "sample", lambda right, count, generator: right(count, generator=generator)[:, [*range(7), 6]]),
+        (GAUSSIAN, "sample", lambda right, count, generator: 1.05 * right(count, generator=generator)),
+    ],
+}
 
 
 def spoilt(name, method, fault):
@@ -206,15 +183,11 @@ def spoilt(name, method, fault):
     return replace(CASES[name], build=build, coherent=True if "Transformer" in name else None)
 
 
-@pytest.mark.parametrize(("law", "name", "method", "fault"), FAULTS)
-def test_a_law_catches_a_model_that_breaks_it(law, name, method, fault):
-    with pytest.raises(AssertionError) as caught:
-        LAWS[law](spoilt(name, method, fault))
-    assert str(caught.value)
-
-
-def test_every_law_has_a_model_that_breaks_it():
-    assert {law for law, *_ in FAULTS} == set(LAWS)
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_catches_a_model_that_breaks_it(law):
+    for name, method, fault in FAULTS[law]:
+        with pytest.raises(AssertionError, match=r"\w"):
+            LAWS[law](spoilt(name, method, fault))
 
 
 class Fair:
@@ -223,8 +196,7 @@ class Fair:
     num_tokens = 12
 
     def conditional_log_prob(self, x, observed):
-        answer = torch.full_like(x, 0.5).log() + 0 * x
-        return torch.where(observed, 0.0, answer)
+        return torch.where(observed, 0.0, torch.full_like(x, 0.5).log() + 0 * x)
 
 
 def test_a_model_with_nothing_else_passes_what_concerns_it():
@@ -241,7 +213,3 @@ def test_a_report_names_every_broken_law():
         check_model(case)
     kept = {law: "off by a millionth" for law in ("area_and_orders_give_log_prob", "marginals_follow_the_chain_rule")}
     assert check_model(case, without=kept)["marginals_follow_the_chain_rule"] == "off by a millionth"
-    with pytest.raises(ValueError, match="without names.*no_such_law"):
-        check_model(case, without={"no_such_law": "a slip"})
-    rows = torch.tensor([[1.0, 2.0]])
-    assert replace(case, rows=rows).some_rows(3).tolist() == rows.tolist()

@@ -1,6 +1,5 @@
 """The curve, its area, and above all its standard error: it covers the truth as often as it says."""
 
-import functools
 import math
 import statistics
 
@@ -8,7 +7,6 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from scipy import stats
 
 from mptlml import (
     Estimate,
@@ -50,34 +48,12 @@ MASKS = {"shared": {}, "shared, rows kept": {"keep_rows": True}, "own": {"share_
 every_way = pytest.mark.parametrize("options", MASKS.values(), ids=MASKS.keys())
 
 
-@functools.cache
-def draw_estimates(rows, num_masks, masks):
-    """(truth, curves [R], estimates [R]): many areas of one model, each from fresh masks, and for rows="sample" from
-    fresh rows."""
-    generator = torch.Generator().manual_seed(9)
-    model = a_model()
-    population = SecondMoment(model.mean, covariance=torch.from_numpy(
-        oracles.ppca_covariance(model.weight.numpy(), model.noise_variance.item())))
-    x = model.sample(40, generator=generator)
-    truth = (model.log_prob(x).mean() if rows == "fixed" else model.mean_log_prob(population)).item()
-    curves = []
-    for _ in range(REPEATS):
-        if rows == "sample":
-            x = model.sample(40, generator=generator)
-        curves.append(score_curve(model, x, num_masks=num_masks, generator=generator, **MASKS[masks]))
-    return truth, curves, [curve.area(rows=rows) for curve in curves]
-
-
-def coverage(truth, intervals):
-    return statistics.fmean(low <= truth <= high for low, high in intervals)
-
-
 # Masks shared by fixed rows at P = 2 have one degree of freedom a size; Welch and Satterthwaite's interval is then
 # cautious (about 98%), and it is cautious too where it counts the interplay of rows and shared masks twice.
 @pytest.mark.parametrize(("rows", "num_masks", "masks", "most"), [
     ("fixed", 2, "shared", 0.995),
     ("fixed", 5, "shared", LEVEL + NOISE),
-    ("fixed", 30, "shared", LEVEL + NOISE),
+    ("fixed", 30, "shared, rows kept", LEVEL + NOISE),
     ("fixed", 2, "own", LEVEL + NOISE),
     ("fixed", 5, "own", LEVEL + NOISE),
     ("sample", 1, "own", LEVEL + NOISE),
@@ -86,40 +62,21 @@ def coverage(truth, intervals):
     ("sample", 30, "shared, rows kept", LEVEL + NOISE),
 ])
 def test_the_interval_covers_the_truth_as_often_as_it_says(rows, num_masks, masks, most):
-    truth, _, estimates = draw_estimates(rows, num_masks, masks)
-    covered = coverage(truth, [estimate.interval(LEVEL) for estimate in estimates])
-    assert LEVEL - NOISE <= covered <= most
+    """Many areas of one model, each from fresh masks, and for rows="sample" from fresh rows."""
+    generator, model, estimates = torch.Generator().manual_seed(9), a_model(), []
+    covariance = oracles.ppca_covariance(model.weight.numpy(), model.noise_variance.item())
+    population = SecondMoment(model.mean, covariance=torch.from_numpy(covariance))
+    x = model.sample(40, generator=generator)
+    truth = (model.log_prob(x).mean() if rows == "fixed" else model.mean_log_prob(population)).item()
+    for _ in range(REPEATS):
+        if rows == "sample":
+            x = model.sample(40, generator=generator)
+        curve = score_curve(model, x, num_masks=num_masks, generator=generator, **MASKS[masks])
+        estimates.append(curve.area(rows=rows))
+    intervals = [estimate.interval(LEVEL) for estimate in estimates]
+    assert LEVEL - NOISE <= statistics.fmean(low <= truth <= high for low, high in intervals) <= most
     means = [estimate.mean for estimate in estimates]
     assert statistics.fmean(means) == pytest.approx(truth, abs=4 * statistics.stdev(means) / math.sqrt(REPEATS))
-
-
-def test_two_masks_need_students_t():
-    """The test above can fail: normal quantiles, as if the error were known, cover too seldom at P = 2."""
-    truth, _, estimates = draw_estimates("fixed", 2, "shared")
-    half = stats.norm.ppf(0.5 + LEVEL / 2)
-    normal = [(estimate.mean - half * estimate.stderr, estimate.mean + half * estimate.stderr)
-              for estimate in estimates]
-    assert coverage(truth, normal) < LEVEL - NOISE
-
-
-def test_sizes_share_their_rows():
-    """The test above can fail: a row's scores at two sizes are correlated, so their errors must not be added as if
-    they were independent."""
-    truth, curves, _ = draw_estimates("sample", 30, "shared, rows kept")
-    naive = [Estimate(curve.mean.sum(), math.sqrt(curve.rows.var(1, ddof=1).sum() / 40), 39) for curve in curves]
-    assert coverage(truth, [estimate.interval(LEVEL) for estimate in naive]) < 0.8
-
-
-@every_way
-def test_the_standard_error_at_each_size_is_that_of_the_mean(options, generator):
-    """stderr against the spread of the mean itself over many repetitions, for each size."""
-    model = a_model()
-    x = model.sample(10, generator=generator)
-    curves = [score_curve(model, x, num_masks=4, generator=generator, **options) for _ in range(400)]
-    spread = np.std([curve.mean for curve in curves], axis=0, ddof=1)
-    claimed = np.sqrt(np.mean([curve.variance for curve in curves], axis=0))
-    np.testing.assert_allclose(claimed[:-1], spread[:-1], rtol=4 / math.sqrt(2 * 400))
-    np.testing.assert_allclose([claimed[-1], spread[-1]], 0, atol=1e-12)  # m = D has one mask only
 
 
 @every_way
@@ -128,6 +85,7 @@ def test_the_curve_tends_to_the_exact_one(options, generator):
     x = model.sample(4, generator=generator)
     curve, exact = score_curve(model, x, num_masks=2000, generator=generator, **options), exact_curve(model, x)
     assert (abs(curve.mean - exact.mean)[:-1] < 4 * curve.stderr[:-1]).all()
+    assert curve.stderr[-1] == pytest.approx(0, abs=1e-12)  # m = D has one mask only
     assert curve.sizes.tolist() == [1, 2, 3, 4, 5]
     if curve.rows is not None:
         np.testing.assert_allclose(curve.rows.mean(1), curve.mean, rtol=0, atol=1e-12)
@@ -158,18 +116,7 @@ def test_missing_sizes_are_read_off_straight_lines(sizes):
     assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
     assert curve.area().mean == pytest.approx((-2 - 0.3 * every).sum(), abs=1e-12)
     assert curve.area().stderr**2 == pytest.approx((curve.weights**2 * curve.variance).sum())
-
-
-def test_curves_are_compared_by_identity():
-    """Their arrays would have to be compared one by one; `==` and a set of curves must not fail over them."""
-    one, same = linear_curve(5, [1, 3, 5]), linear_curve(5, [1, 3, 5])
-    assert one == one and one != same and len({one, same}) == 2
-
-
-def test_the_weights_by_hand():
-    """D = 5 at sizes 1, 3, 5: S(2) and S(4) are means of their neighbours."""
-    np.testing.assert_allclose(linear_curve(5, [1, 3, 5]).weights, [1.5, 2, 1.5])
-    np.testing.assert_array_equal(linear_curve(10, range(1, 11)).weights, np.ones(10))
+    assert curve == curve and curve != linear_curve(10, sizes) and {curve}  # arrays are not compared
 
 
 def test_pooled_degrees_of_freedom():
@@ -181,25 +128,23 @@ def test_pooled_degrees_of_freedom():
 
 
 class Ramp:
-    """log p(x_j | x_R) = -j x_j: rows of zeros have no spread at all."""
+    """log p(x_j | x_R) = -j x_j (1 + |R|), which no joint distribution has; rows of zeros have no spread at all."""
 
     num_tokens = 5
 
     def conditional_log_prob(self, x, observed):
-        return torch.where(observed, 0.0, -x * torch.arange(5))
+        return torch.where(observed, 0.0, -x * torch.arange(5) * (1 + observed.sum(-1, keepdim=True)))
 
 
 def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
     """Rows with masks of their own: where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
     one = torch.tensor([[1.0], [0], [0], [0]], dtype=torch.float64).expand(4, 5)
-    curve = score_curve(Ramp(), one, [2], num_masks=6, share_masks=False, generator=generator)
-    assert curve.dof[0] == pytest.approx(5)
-    curve = score_curve(Ramp(), torch.ones_like(one), [2], num_masks=200, share_masks=False, generator=generator)
-    assert curve.dof[0] == pytest.approx(4 * 199, rel=0.05)  # rows alike: those of all rows
+    options = dict(share_masks=False, generator=generator)
+    assert score_curve(Ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx([5, math.inf])
+    alike = score_curve(Ramp(), torch.ones_like(one), [2], num_masks=200, **options)
+    assert alike.dof[0] == pytest.approx(4 * 199, rel=0.05)  # those of all rows
     shared = score_curve(Ramp(), one, [2, 5], num_masks=6, generator=generator)
     assert shared.dof.tolist() == [5, 5]
-    own = score_curve(Ramp(), one, [5], num_masks=6, share_masks=False, generator=generator)
-    assert own.dof.tolist() == [math.inf]  # one mask exists: nothing varies
 
 
 def test_intervals_by_hand():
@@ -232,17 +177,13 @@ def test_the_truncated_sum_is_a_difference_of_marginals(generator):
 def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
     model = a_model()
     x = model.sample(3, generator=generator)
-    observed = random_masks(5, [1, 2, 5], generator=generator)
+    shared = random_masks(5, [1, 2, 5], generator=generator)
     own = random_masks(5, torch.tensor([[1, 2, 3], [5, 4, 4]]), generator=generator)
-    answers = model.conditional_log_prob(x, observed[:, None])
-    for p, size in enumerate([1, 2, 5]):
-        expected = statistics.fmean(answers[p, n].sum().item() / size for n in range(3))
-        for data in (x, summarise(model, x)):
-            assert mean_score(model, data, observed)[p].item() == pytest.approx(expected, abs=1e-12)
-    for p in range(2):
-        expected = statistics.fmean(
-            (model.conditional_log_prob(x[n], own[p, n]).sum() / (~own[p, n]).sum()).item() for n in range(3))
-        assert mean_score(model, x, own)[p].item() == pytest.approx(expected, abs=1e-12)
+    for data, masks in ((x, shared), (summarise(model, x), shared), (x, own)):
+        for found, mask in zip(mean_score(model, data, masks), masks, strict=True):
+            expected = statistics.fmean((model.conditional_log_prob(row, seen).sum() / (~seen).sum()).item()
+                                        for row, seen in zip(x, mask.expand(3, 5), strict=True))
+            assert found.item() == pytest.approx(expected, abs=1e-12)
 
 
 @every_way
@@ -275,9 +216,8 @@ def test_blocks_change_nothing():
 
 
 def test_sizes_are_sorted_and_counted_once(generator):
-    model = a_model()
-    curve = score_curve(model, model.sample(3, generator=generator), [5, 2, 2], num_masks=2, generator=generator)
-    assert curve.sizes.tolist() == [2, 5] and curve.weights.sum() == pytest.approx(5)
+    curve = score_curve(Recorder(5), torch.zeros(3, 5), [5, 2, 2], num_masks=2, generator=generator)
+    assert curve.sizes.tolist() == [2, 5] and curve.weights.tolist() == pytest.approx([3, 2])
 
 
 def test_order_spread_measures_disagreement(generator):
@@ -285,18 +225,8 @@ def test_order_spread_measures_disagreement(generator):
     model = a_model()
     x = model.sample(3, generator=generator)
     assert order_spread(model, x, num_orders=20, generator=generator).max() < 1e-12
-
-    class Torn(PPCA):
-        """Token 0 is predicted as if its noise were larger, whatever it is conditioned on."""
-
-        def conditional_log_prob(self, x, observed):
-            other = PPCA(self.weight, 2 * self.noise_variance).conditional_log_prob(x, observed)
-            return torch.where(torch.arange(5) == 0, other, super().conditional_log_prob(x, observed))
-
-    torn = Torn(model.weight, model.noise_variance)
-    spread = order_spread(torn, x, num_orders=20, generator=torch.Generator().manual_seed(6))
-    sums = chain_rule(torn, x, all_orders(5)).sum(-1)
-    assert (spread > 0.01).all()
-    torch.testing.assert_close(spread, sums.std(0), rtol=0.5, atol=0)
+    sums = chain_rule(Ramp(), x, all_orders(5)).sum(-1)
+    spread = order_spread(Ramp(), x, num_orders=500, generator=generator)
+    torch.testing.assert_close(spread, sums.std(0), rtol=0.1, atol=0)
     # the area is the mean over orders of the chain rule, joint or not (Eq. 3)
-    np.testing.assert_allclose(exact_curve(torn, x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(exact_curve(Ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
