@@ -53,9 +53,8 @@ def _add_colab(app, pagename, templatename, context, doctree):
 
 def _write_notebook(app, pagename, templatename, context, doctree):
     if "ipynb_source" in context:
-        place = address() or ("", "")
         code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
-        code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*place))
+        code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
         cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
         notebook = nbformat.read(Path(app.srcdir) / context["ipynb_source"], as_version=4)
         notebook.cells.insert([cell.cell_type for cell in notebook.cells].index("code"), cell)

@@ -25,11 +25,9 @@ from playwright.sync_api import sync_playwright
 from pypdf import PdfReader, PdfWriter
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-WAIT = 120_000  # milliseconds until the whole book must be typeset
 SCREEN = "article script, .headerlink, .toctree-wrapper"
 CODE = "div.cell_input, details.above-input"
 HEAD = 'link[rel="stylesheet"], script:-soup-contains("MathJax"), script[src*="mathjax"]'
-FOLDED = "details.above-input, details.above-output, details.hide"
 
 
 def find_chromium() -> str | None:
@@ -42,7 +40,7 @@ def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> 
     """Make a page ready to stand among others: all opened, its ids its own, addresses as seen from beside the site."""
     for gone in page.select(f"{SCREEN}, {CODE}" if code == "none" else SCREEN):
         gone.decompose()
-    for fold in page.select(FOLDED):
+    for fold in page.select("details.above-input, details.above-output, details.hide"):
         fold.summary.decompose()
         fold.unwrap()
     for fold in page.select("details:not(.claim)"):
@@ -63,10 +61,7 @@ def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> 
 
 
 def one_page(site: Path, code: str, config: dict, toc: dict) -> tuple[str, list[tuple]]:
-    """All pages in one, to lie beside the site's folder, and its contents, whose page numbers are still to come.
-
-    The contents, which become the bookmarks too, are (level from 1, title, id in the one page): parts, pages, sections.
-    """
+    """All pages in one, to lie beside the site's folder, and its contents: [(level from 1, title, id it leads to)]."""
     parts = {f"{toc['root']}.html": ""}
     parts |= {f"{page['file']}.html": part["caption"] for part in toc["parts"] for page in part["chapters"]}
     keys = {path: f"page-{place}" for place, path in enumerate(parts)}
@@ -93,7 +88,7 @@ def write_print(path: str, site: Path, target: Path, code: str, config: dict, to
     source.write_text(text, encoding="utf-8")
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as browser:
         tab = browser.new_page(color_scheme="light", reduced_motion="reduce", offline=True)
-        tab.set_default_timeout(WAIT)
+        tab.set_default_timeout(120_000)  # milliseconds until the whole book must be typeset
         tab.goto(source.as_uri())
         tab.emulate_media(media="print")
         tab.evaluate("stand()")
