@@ -91,7 +91,7 @@ pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a C
 	@$(RUN)/book_print.py --code $(CODE)
 
 publish: book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
-	@$(RUN)/book_launch.py  # refuses without an address, for the pages link to it
+	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}
 	@$(BIN)/ghp-import --no-history --force --push --no-jekyll --message "The site of $$(git rev-parse --short HEAD)" _build/html
 
 clean:  ## remove what was built and executed

@@ -1,8 +1,7 @@
 """Exercises and proofs as the other extensions can read them, and solutions as folds.
 
-sphinx-exercise and sphinx-proof wrap what they hold in sections without a title, all with the same id, at which
-sphinx-codeautolink fails. The fold that sphinx-exercise offers, its class `dropdown`, is a script's and its button does
-not show the focus; sphinx-design's is the browser's own, which opens for a keyboard and for a link into it.
+sphinx-exercise and sphinx-proof wrap what they hold in sections without a title, at which sphinx-codeautolink fails.
+The fold that sphinx-exercise offers is a script's; sphinx-design's is the browser's own, which a keyboard opens.
 """
 
 from docutils import nodes

@@ -9,39 +9,23 @@ with a cell (colab_cell.py) that installs the package where it is missing.
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import nbformat
 
 UNKNOWN = 'REPOSITORY, BRANCH = "", ""'  # in colab_cell.py
+PLACE = r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[A-Za-z0-9_][A-Za-z0-9._/-]*"
 COLAB = "https://colab.research.google.com/github/{path}/blob/gh-pages/_sources/{page}.ipynb"
 
 
-def address(environment=os.environ) -> tuple[str, str] | None:
+def address() -> tuple[str, str] | None:
     """The repository and branch that the environment names, if it does. Raises ValueError: one of another form."""
-    repository = environment.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
-    branch = environment.get("MPTLML_BRANCH", "").strip() or "main"
-    if not repository:
-        return None
-    if not re.fullmatch(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+", repository):
-        raise ValueError(f"MPTLML_REPOSITORY is {repository!r}; expected https://github.com/OWNER/NAME")
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._/-]*", branch):
-        raise ValueError(f"MPTLML_BRANCH is {branch!r}, which is no name of a branch")
-    return repository, branch
-
-
-def write_notebooks(root: Path, folder: Path, place: tuple[str, str] | None) -> None:
-    """Write every chapter's notebook into the folder, with the cell that installs before its first code cell."""
-    code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
-    code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*place or ("", "")))
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sorted((root / "notebooks").glob("*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        where = next(number for number, cell in enumerate(notebook.cells) if cell.cell_type == "code")
-        cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
-        notebook.cells.insert(where, cell)
-        nbformat.write(notebook, folder / path.name)
+    repository = os.environ.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
+    branch = os.environ.get("MPTLML_BRANCH", "").strip() or "main"
+    if repository and not re.fullmatch(PLACE, f"{repository}#{branch}"):
+        raise ValueError(f"{repository!r} and {branch!r} in MPTLML_REPOSITORY and MPTLML_BRANCH; "
+                         "expected https://github.com/OWNER/NAME and the name of a branch")
+    return (repository, branch) if repository else None
 
 
 def _set_options(app, config):
@@ -67,18 +51,21 @@ def _add_colab(app, pagename, templatename, context, doctree):
                                      "icon": "_static/images/logo_colab.png"})
 
 
-def _write(app, exception):
-    if exception is None and app.builder.name == "html":
-        write_notebooks(Path(app.srcdir), Path(app.outdir) / "_sources" / "notebooks", address())
+def _write_notebook(app, pagename, templatename, context, doctree):
+    if "ipynb_source" in context:
+        code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
+        code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
+        cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
+        notebook = nbformat.read(Path(app.srcdir) / context["ipynb_source"], as_version=4)
+        notebook.cells.insert([cell.cell_type for cell in notebook.cells].index("code"), cell)
+        target = Path(app.outdir) / "_sources" / context["ipynb_source"]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, target)
 
 
 def setup(app):
     app.connect("config-inited", _set_options)
     app.connect("html-page-context", _offer_notebook)
     app.connect("html-page-context", _add_colab, priority=502)  # after the theme's own buttons
-    app.connect("build-finished", _write)
+    app.connect("html-page-context", _write_notebook, priority=502)  # after the theme's copy of it
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-if __name__ == "__main__" and address() is None:
-    sys.exit("set MPTLML_REPOSITORY to https://github.com/OWNER/NAME first: the pages link to it")

@@ -3,55 +3,44 @@
     python book/_ext/book_print.py --code all      _build/mptlml-book.pdf, every code cell opened
     python book/_ext/book_print.py --code none     ... without code
 
-The pages of the built site are put into one (print.html), in the order of its sidebar, and Chromium prints that, so
+The pages of the built site are put into one (print.html), in the order of _toc.yml, and Chromium prints that, so
 links between pages lead to places in the print. Sphinx's own singlehtml builder does not serve: in it the ids of
 different pages collide, and every page is nested in the first. The look on paper is that of book/_static/print.css.
 """
 
 import argparse
 import io
+import os
+import shutil
 import sys
 from pathlib import Path
 from posixpath import dirname, join, normpath
-from typing import NamedTuple
 
 import yaml
 from book_archive import NAME
-from book_browser import NAMES, chromium, find_chromium
 from book_digest import ROOT
 from bs4 import BeautifulSoup
 from jinja2 import Template
+from playwright.sync_api import sync_playwright
 from pypdf import PdfReader, PdfWriter
 
-WAIT = 120_000  # milliseconds until the whole book must be typeset
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCREEN = "article script, .headerlink, .toctree-wrapper"
 CODE = "div.cell_input, details.above-input"
-FOLDED = "details.above-input, details.above-output, details.hide"
+HEAD = 'link[rel="stylesheet"], script:-soup-contains("MathJax"), script[src*="mathjax"]'
 
 
-class Entry(NamedTuple):
-    """A line of the contents, and a bookmark: a part, a page of the site, or a section of one."""
-
-    level: int  # from 1
-    title: str
-    key: str  # the id it leads to in the one page
-
-
-def sidebar(site: Path) -> dict[str, str]:
-    """The pages in the order of the sidebar, {path within the site: caption of its part}; the first has no part."""
-    first = _read(site / "index.html").a["href"]
-    found = {first: ""}
-    for caption in _read(site / first).select("nav.bd-links p.caption"):
-        for link in caption.find_next_sibling("ul").select("a[href]"):
-            found[normpath(join(dirname(first), link["href"]))] = _text(caption)
-    return found
+def find_chromium() -> str | None:
+    """The path of a Chromium: what CHROMIUM names, else the first of its usual names on the PATH; None without one."""
+    asked = os.environ.get("CHROMIUM")
+    return next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
 
 
 def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> None:
     """Make a page ready to stand among others: all opened, its ids its own, addresses as seen from beside the site."""
     for gone in page.select(f"{SCREEN}, {CODE}" if code == "none" else SCREEN):
         gone.decompose()
-    for fold in page.select(FOLDED):
+    for fold in page.select("details.above-input, details.above-output, details.hide"):
         fold.summary.decompose()
         fold.unwrap()
     for fold in page.select("details:not(.claim)"):
@@ -71,35 +60,35 @@ def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> 
             del link["href"]  # a file that is not in the print; its path is this machine's
 
 
-def one_page(site: Path, code: str, config: dict) -> tuple[str, list[Entry]]:
-    """All pages in one, to lie beside the site's folder, and its contents, whose page numbers are still to come."""
-    parts = sidebar(site)
+def one_page(site: Path, code: str, config: dict, toc: dict) -> tuple[str, list[tuple]]:
+    """All pages in one, to lie beside the site's folder, and its contents: [(level from 1, title, id it leads to)]."""
+    parts = {f"{toc['root']}.html": ""}
+    parts |= {f"{page['file']}.html": part["caption"] for part in toc["parts"] for page in part["chapters"]}
     keys = {path: f"page-{place}" for place, path in enumerate(parts)}
     head, entries, articles, last = {}, [], [], ""
     for path, part in parts.items():
-        page, key = _read(site / path), keys[path]
+        page = BeautifulSoup((site / path).read_text(encoding="utf-8"), "html.parser")
         prepare(page, path, keys, code)
         article = page.select_one("article.bd-article")
-        article["id"] = key
-        head |= {str(tag): None for tag in page.select('link[rel="stylesheet"], script')
-                 if tag.name == "link" or "mathjax" in str(tag).lower()}
-        entries += [Entry(1, part, key)] * (part != last)
-        entries.append(Entry(1 + bool(part), _text(article.h1), key))
-        entries += [Entry(2 + bool(part), _text(heading), heading.parent["id"]) for heading in article.select("h2")]
+        article["id"] = keys[path]
+        head |= {str(tag): None for tag in page.select(HEAD)}
+        entries += [(1, part, keys[path])] * (part != last)
+        entries.append((1 + bool(part), _text(article.h1), keys[path]))
+        entries += [(2 + bool(part), _text(heading), heading.parent["id"]) for heading in article.select("h2")]
         articles.append(article)
         last = part
     template = Template(Path(__file__).with_name("print.html").read_text(encoding="utf-8"), autoescape=True)
     return template.render(config=config, head=head, entries=entries, articles=articles), entries
 
 
-def write_print(path: str, site: Path, target: Path, code: str, config: dict) -> int:
+def write_print(path: str, site: Path, target: Path, code: str, config: dict, toc: dict) -> int:
     """Print the site with the browser at `path` into `target`, by way of one page beside it; the number of pages."""
-    text, entries = one_page(site, code, config)
+    text, entries = one_page(site, code, config, toc)
     source = site.parent / "print.html"
     source.write_text(text, encoding="utf-8")
-    with chromium(path) as browser:
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=path) as browser:
         tab = browser.new_page(color_scheme="light", reduced_motion="reduce", offline=True)
-        tab.set_default_timeout(WAIT)
+        tab.set_default_timeout(120_000)  # milliseconds until the whole book must be typeset
         tab.goto(source.as_uri())
         tab.emulate_media(media="print")
         tab.evaluate("stand()")
@@ -117,10 +106,6 @@ def write_print(path: str, site: Path, target: Path, code: str, config: dict) ->
     return len(writer.pages)
 
 
-def _read(path):
-    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
-
-
 def _text(element):
     return " ".join(element.get_text().split())
 
@@ -129,8 +114,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--code", choices=("all", "none"), default="all", help="every code cell, or none")
     code = parser.parse_args().code
-    path = find_chromium() or sys.exit(f"the print needs a Chromium: install one ({', '.join(NAMES)}), or set CHROMIUM")
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    path = find_chromium() or sys.exit(f"no Chromium: install one ({', '.join(BROWSERS)}), or set CHROMIUM")
+    config, toc = (yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))
     target = ROOT / "_build" / f"{NAME}.pdf"
-    count = write_print(path, ROOT / "_build" / "html", target, code, config)
+    count = write_print(path, ROOT / "_build" / "html", target, code, config, toc)
     print(f"{target.relative_to(ROOT)}: {count} pages, {target.stat().st_size / 1e6:.1f} MB")

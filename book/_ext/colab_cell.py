@@ -7,8 +7,7 @@ import sys
 REPOSITORY, BRANCH = "", ""
 if importlib.util.find_spec("mptlml") is None:
     if not REPOSITORY:
-        raise ModuleNotFoundError("mptlml is not installed, and this copy of the notebook does not say where its book "
-                                  'is kept. In a copy of its repository run: pip install --editable ".[book]"')
+        raise ModuleNotFoundError('mptlml is missing. In a copy of its repository run: pip install -e ".[book]"')
     folder = os.path.abspath("mptlml-book")
     if not os.path.isdir(folder):
         subprocess.run(["git", "clone", "--depth", "1", "--branch", BRANCH, REPOSITORY, folder], check=True)
