@@ -102,7 +102,9 @@ def write_print(path: str, site: Path, target: Path, code: str, config: dict, to
         above[level] = writer.add_outline_item(title=title, page_number=pages[key], parent=above[level - 1])
     writer.add_metadata({"/Author": config["author"]})
     writer.page_mode = "/UseOutlines"
-    writer.write(target)
+    part = target.with_suffix(".part")
+    writer.write(part)
+    part.replace(target)
     return len(writer.pages)
 
 
