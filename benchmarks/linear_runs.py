@@ -5,7 +5,7 @@ finer grid than the page has time for, and writes book/data/linear_vae.csv, one 
 objective's mean over the first 20 steps), the log marginal likelihood of training and held-out images at the end in
 nats per image, the 15% objective there (of the same masks for all runs of one seed), and the CPU seconds of the
 training. "optimum" carries the end of the exact run on by L-BFGS; "... from optimum" starts there, with small steps on
-a grid that is finer still. "scripts" train as the authors' public scripts do. A bit over an hour of one core.
+a still finer grid; "scripts" train as the authors' public scripts do. It takes a bit over an hour of one core.
 """
 
 import sys
