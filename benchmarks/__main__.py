@@ -2,12 +2,10 @@
 
 import importlib
 import sys
-from pathlib import Path
 
-NAMES = sorted(path.stem for path in Path(__file__).parent.glob("[a-z]*.py")
-               if "\ndef main(" in path.read_text(encoding="utf-8"))
+NAMES = "gaussian", "linear_vae", "masked_lm", "linear_runs", "deep_vae", "known_language"
 
-name, *words = sys.argv[1:] or ["gaussian"]
+name, *words = sys.argv[1:] or NAMES[:1]
 if name not in NAMES:
     sys.exit("python -m benchmarks [NAME], where NAME is one of: " + ", ".join(NAMES))
 importlib.import_module(f"benchmarks.{name}").main(*words)

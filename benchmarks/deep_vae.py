@@ -15,7 +15,7 @@ import torch
 
 from mptlml.studies.deep_vae import LONG_RUN, SCORED, SHORT_RUN, VARIANTS, WEIGHTED, images, mean_lml, train
 
-from .results import new_results
+from .results import write_results
 
 SEEDS = (11, 12, 13)
 BOTH, LONG = ("elbo", "recursion"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
@@ -28,34 +28,24 @@ PLAN = (  # data, noise held (None: learned), the steps that make a line, the la
 FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds")
 
 
-def networks(rows, scheme, noise, steps, seed):
-    """(objective at every step, [(step, network, seconds so far)] at some of them) of one training."""
+def lines(data, noise, steps, scheme, seed):
+    """The lines of one training, one for each of the steps."""
+    rows, held_out, _ = images(data)
     began = time.process_time()
     track = {"network": lambda vae: (copy.deepcopy(vae), time.process_time() - began)}
     _, history = train(scheme, rows, seed=seed, num_steps=steps[-1], noise=noise, track=track,
                        track_every=math.gcd(*steps))
-    kept = zip(history.at, history.tracked["network"], strict=True)
-    return history.objective, [(step, *found) for step, found in kept if step in steps]
-
-
-def lines(objective, kept, rows, held_out):
-    """For each network kept: step, objective, both likelihoods, share of small effective sample sizes, seconds."""
-    for step, vae, seconds in kept:
-        window = objective[:25] if step == 0 else objective[max(0, step - 50):step]
-        (train_score, first), (held_score, second) = (mean_lml(vae, x[:SCORED]) for x in (rows, held_out))
-        low = (torch.cat([first, second]) < 10).double().mean()
-        yield step, np.mean(window), train_score.mean(), held_score.mean(), low, seconds
+    about = data, "learned" if noise is None else noise, scheme, steps[-1], seed
+    for step, (vae, seconds) in zip(history.at, history.tracked["network"], strict=True):
+        if step in steps:
+            window = history.objective[:25] if step == 0 else history.objective[max(0, step - 50):step]
+            (train_score, first), (held_score, second) = (mean_lml(vae, x[:SCORED]) for x in (rows, held_out))
+            low = (torch.cat([first, second]) < 10).double().mean()
+            yield (*about, step, f"{np.mean(window):.4f}", f"{train_score.mean():.3f}", f"{held_score.mean():.3f}",
+                   f"{low:.3f}", f"{seconds:.0f}")
 
 
 def main():
-    with new_results("deep_vae", FIELDS) as write:
-        for data, noise, steps, schemes in PLAN:
-            rows, held_out, _ = images(data)
-            for seed in SEEDS:
-                for scheme in schemes:
-                    found = networks(rows, scheme, noise, steps, seed)
-                    about = data, "learned" if noise is None else noise, scheme, steps[-1], seed
-                    for step, objective, train_score, held_score, low, seconds in lines(*found, rows, held_out):
-                        write([*about, step, f"{objective:.4f}", f"{train_score:.3f}", f"{held_score:.3f}",
-                               f"{low:.3f}", f"{seconds:.0f}"])
-                    print(*about, f"{found[1][-1][-1]:.0f} s", flush=True)
+    units = [(data, noise, steps, scheme, seed)
+             for data, noise, steps, schemes in PLAN for seed in SEEDS for scheme in schemes]
+    write_results("deep_vae", "deep_vae", FIELDS, lines, units)

@@ -1,106 +1,67 @@
-"""Probabilistic PCA: time per mask and peak memory beside the direct method, and how the time grows.
+"""Probabilistic PCA: time per mask and peak memory, beside the direct method and beside the bare arithmetic.
 
-The column "arithmetic" is the time of the same matrix products, roots and inverses, done bare in the same run: what
-stands above it is for drawing masks, masking, sums and logarithms.
+"arithmetic" does the same matrix products, roots and inverses and nothing else, so it has no answer to compare: what
+stands above it is for masking, sums and logarithms.
 """
 
-import json
-import subprocess
-import sys
+from functools import partial
 
-import numpy as np
 import torch
+from torch.distributions import Normal
 
-from mptlml import mean_score, summarise
+from mptlml import mean_score, random_masks
+from mptlml.models import PPCA
+from mptlml.models.ppca import BLOCK
 
-from .direct import direct_scores
-from .measure import arithmetic, covariance_of, direct, draw_masks, make_case, ours, peak_bytes, seconds_a_mask
+from .measure import compare
 
-# (N, D, K), masks per size for ours, masks in all for the direct method
-CASES = [
-    ((100, 50, 2), 100, 200),
-    ((2000, 10, 2), 1000, 200),
-    ((1000, 200, 50), 3, 40),
-    ((100, 512, 2), 3, 40),
-]
-METHODS = {"ours": ours, "direct": direct, "arithmetic": arithmetic}
-BASE = dict(N=400, D=64, K=4, P=40)  # where growth is measured, one number moved at a time
-GROWTH = {"N": (100, 800, 6400, 51_200), "D": (32, 64, 128, 256), "K": (2, 4, 8, 16, 32), "P": (10, 40, 160, 640)}
+CASES = [(100, 50, 2, 5000), (2000, 10, 2, 10_000), (1000, 200, 50, 600), (100, 512, 2, 1500)]  # N, D, K, masks
 
 
-def measure_alone(number, name):
-    """In a process of its own: {"seconds": per mask, "bytes": at the peak} of one method on one case."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks", "gaussian", str(number), name],
-                          check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+def direct(model, x, masks):
+    """Eq. 7 as written, for the first 100 masks: form S_RR, solve, and score every masked token of every row."""
+    eye = torch.eye(model.num_tokens, dtype=x.dtype)
+    covariance = model.weight @ model.weight.T + model.noise_variance * eye
+    scores = []
+    for observed in masks[:100]:
+        seen, masked = observed.nonzero().squeeze(-1), (~observed).nonzero().squeeze(-1)
+        across = covariance[seen][:, masked]  # S_RM
+        solved = torch.linalg.solve(covariance[seen][:, seen], across)  # S_RR^-1 S_RM
+        mean = model.mean[masked] + (x[:, seen] - model.mean[seen]) @ solved  # [N, M]
+        variance = covariance.diagonal()[masked] - (across * solved).sum(0)
+        scores.append(Normal(mean, variance.sqrt()).log_prob(x[:, masked]).mean())
+    return torch.stack(scores)
 
 
-def alone(number, name):
-    shape, *counts = CASES[number]
-    count = counts[name == "direct"]
-    METHODS[name](*make_case(5, 4, 2), 1)  # load every library first: they are not the method's memory
-    model, x = make_case(*shape)
-    peak = peak_bytes(lambda: METHODS[name](model, x, count))
-    print(json.dumps({"seconds": seconds_a_mask(METHODS[name], model, x, count), "bytes": peak}))
+def arithmetic(model, x, masks):
+    """The products, roots and inverses of `mean_score`, in blocks of the same size."""
+    wt, moment = model.weight.T.contiguous(), model.summarise(x).about(model.mean)
+    outer = (model.weight[:, :, None] * model.weight[:, None, :]).flatten(1)
+    noise = model.noise_variance * torch.eye(len(wt), dtype=wt.dtype)
+    for seen in masks.to(wt).split(max(1, BLOCK // wt.numel())):
+        cut = seen[:, None] * wt  # W_R^T [P, K, D]
+        gram = (seen @ outer).view(-1, *noise.shape)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(gram + noise)[0])
+        inverse @ wt, moment.times(cut) @ cut.mT @ inverse @ wt
+    return torch.full((len(masks),), torch.nan)
 
 
-def difference(shape):
-    """The largest difference of the two methods' scores over some masks, nats per token."""
-    model, x = make_case(*shape)
-    masks = draw_masks(model.num_tokens, 20)
-    scores = mean_score(model, summarise(model, x), masks)
-    return (scores - direct_scores(x, model.mean, covariance_of(model), masks)).abs().max().item()
+WAYS = {"mptlml": mean_score, "direct": direct, "arithmetic": arithmetic}
 
 
-def compare():
-    print("One mask, all rows: microseconds of processor time, and megabytes at the peak of the whole run\n")
-    print(f"{'N':>5} {'D':>4} {'K':>3} {'direct us':>10} {'ours us':>9} {'times':>6} {'arithmetic us':>14} "
-          f"{'direct MB':>10} {'ours MB':>8} {'largest difference':>19}")
-    for number, (shape, *_) in enumerate(CASES):
-        by_name = {name: measure_alone(number, name) for name in METHODS}
-        one, other, bare = (by_name[name]["seconds"] for name in ("direct", "ours", "arithmetic"))
-        mine, theirs = (by_name[name]["bytes"] for name in ("direct", "ours"))
-        print(f"{shape[0]:5d} {shape[1]:4d} {shape[2]:3d} {one * 1e6:10.1f} {other * 1e6:9.2f} {one / other:5.0f}x "
-              f"{bare * 1e6:14.2f} {mine / 2**20:10.1f} {theirs / 2**20:8.1f} {difference(shape):19.1e}", flush=True)
+def prepare(way, num_rows, num_tokens, num_latents, num_masks):
+    """The work of one way: a random model, rows drawn from it, masks of random sizes, float64."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(num_tokens, num_latents, generator=generator, dtype=torch.float64)
+    model = PPCA(weight, noise_variance=0.2)
+    x = model.sample(num_rows, generator=generator)
+    sizes = torch.randint(1, num_tokens + 1, (num_masks,), generator=generator)
+    masks = random_masks(num_tokens, sizes, generator=generator)
+    WAYS[way](model, x[:1], masks[:1])  # load every library first: they are not the method's memory
+    return partial(WAYS[way], model, x, masks)
 
 
-def grow():
-    print("\nGrowth of the microseconds per mask, one number moved at a time from "
-          + ", ".join(f"{name} = {value}" for name, value in BASE.items()) + " masks per size\n")
-    for name, values in GROWTH.items():
-        times = {title: [time_at({**BASE, name: value}, title) for value in values] for title in ("direct", "ours")}
-        print(f"{name:>6} " + "".join(f"{value:>10}" for value in values) + "   grows as")
-        for title, row in times.items():
-            slope = np.polyfit(np.log(values), np.log(row), 1)[0]  # the slope on log-log paper
-            print(f"{title:>6} " + "".join(f"{time:10.2f}" for time in row) + f"   {name}^{slope:.2f}")
-        ratios = [one / other for one, other in zip(*times.values(), strict=True)]
-        print(f"{'times':>6} " + "".join(f"{ratio:9.0f}x" for ratio in ratios) + "\n", flush=True)
-        if name == "N":
-            cells = "".join(f"{reading_time(value):10.2f}" for value in values)
-            print(f"of ours, reading the rows once for all {BASE['D'] * BASE['P']} masks:\n{'':>6} {cells}\n")
-
-
-def reading_time(num_rows):
-    """Microseconds of `summarise` per mask: all of ours that depends on N."""
-    def read(model, x, count):
-        summarise(model, x)
-        return count
-
-    model, x = make_case(num_rows, BASE["D"], BASE["K"])
-    return 1e6 * seconds_a_mask(read, model, x, BASE["D"] * BASE["P"], repeats=3)
-
-
-def time_at(sizes, title):
-    """Microseconds per mask; those of the direct method do not depend on P, so it gets P masks in all."""
-    model, x = make_case(sizes["N"], sizes["D"], sizes["K"])
-    return 1e6 * seconds_a_mask(METHODS[title], model, x, sizes["P"], repeats=3)
-
-
-def main(*words):
-    """Both tables; or, for a case's number and a method's name, that measurement alone."""
-    torch.set_num_threads(1)
-    if words:
-        alone(int(words[0]), words[1])
-    else:
-        compare()
-        grow()
+def main():
+    for case in CASES:
+        print("\nN = {}, D = {}, K = {}".format(*case))
+        compare(prepare, WAYS, *case, unit="mask", tolerance=1e-10)

@@ -3,10 +3,9 @@
 Trains the linear VAE by each objective of `mptlml.studies.linear_vae` for 1,000 passes over the training rows, on a
 finer grid than the page has time for, and writes book/data/linear_vae.csv, one line per run: how it has begun (the
 objective's mean over the first 20 steps), the log marginal likelihood of training and held-out images at the end in
-nats per image,
-the 15% objective there (of the same masks for all runs of one seed), and the CPU seconds of the training. "optimum"
-carries the end of the exact run on by L-BFGS; "... from optimum" starts there, with small steps on a grid that is finer
-still. "scripts" train as the authors' public scripts do. It takes a bit over an hour of one core.
+nats per image, the 15% objective there (of the same masks for all runs of one seed), and the CPU seconds of the
+training. "optimum" carries the end of the exact run on by L-BFGS; "... from optimum" starts there, with small steps on
+a still finer grid; "scripts" train as the authors' public scripts do. It takes a bit over an hour of one core.
 """
 
 import sys
@@ -15,20 +14,10 @@ import time
 import numpy as np
 
 from mptlml.models import LinearVAE
-from mptlml.studies.linear_vae import (
-    LONG,
-    OBJECTIVES,
-    SCORING,
-    SCRIPTS_STEPS,
-    BinaryImages,
-    maximise,
-    mean_lml,
-    score_at_15,
-    train,
-    train_as_scripts,
-)
+from mptlml.studies import linear_vae as study
+from mptlml.studies.linear_vae import LONG, OBJECTIVES, BinaryImages, maximise, train
 
-from .results import new_results
+from .results import write_results
 
 DATA, SEEDS = ("mnist", "fashion-mnist", "digits"), range(5)
 FROM_OPTIMUM = dict(passes=100, spacing=0.12, rate=0.05)
@@ -48,20 +37,21 @@ def runs(pictures, seed):
         run = train(scheme, pictures, seed=seed, begin=optimum, **FROM_OPTIMUM)
         yield f"{scheme}, from optimum", FROM_OPTIMUM["passes"], None, run.weight, run.bias
     for scheme in ("masked", "elbo"):
-        yield f"scripts, {scheme}", SCRIPTS_STEPS, None, *train_as_scripts(scheme, pictures, seed=seed)[:2]
+        yield f"scripts, {scheme}", study.SCRIPTS_STEPS, None, *study.train_as_scripts(scheme, pictures, seed=seed)[:2]
 
 
-def lines(pictures, seed):
-    """What `runs` gave, as lines of the file after data: scheme, seed, passes, ..., seconds."""
+def lines(name, seed):
+    """The lines of all runs of one seed on one data set, as FIELDS says."""
+    pictures = BinaryImages(name)
     started = time.process_time()
     for scheme, passes, begun, weight, bias in runs(pictures, seed):
         seconds, at_15 = time.process_time() - started, None
         if scheme.startswith("scripts"):  # weights of all pixels
-            model = LinearVAE(weight.double(), bias.double(), SCORING)
+            model = LinearVAE(weight.double(), bias.double(), study.SCORING)
         else:
-            model, at_15 = pictures.model(weight, bias), score_at_15(pictures, weight, bias, seed=seed)
-        values = (begun, *mean_lml(pictures, model), at_15)
-        yield scheme, seed, passes, *("" if v is None else f"{v:.4f}" for v in values), f"{seconds:.0f}"
+            model, at_15 = pictures.model(weight, bias), study.score_at_15(pictures, weight, bias, seed=seed)
+        values = (begun, *study.mean_lml(pictures, model), at_15)
+        yield name, scheme, seed, passes, *("" if v is None else f"{v:.4f}" for v in values), f"{seconds:.0f}"
         started = time.process_time()
 
 
@@ -69,11 +59,5 @@ def main(*names):
     """names: data sets to run in place of all of DATA; their lines go to a file beside the results."""
     if unknown := set(names) - set(DATA):
         sys.exit(f"unknown data: {', '.join(sorted(unknown))}; there are {', '.join(DATA)}")
-    results = "-".join(["linear_vae", *names])
-    with new_results(results, "linear_runs", FIELDS) as write:
-        for name in names or DATA:
-            pictures = BinaryImages(name)
-            for seed in SEEDS:
-                for line in lines(pictures, seed):
-                    write([name, *line])
-                print(name, seed, flush=True)
+    units = [(name, seed) for name in names or DATA for seed in SEEDS]
+    write_results("-".join(["linear_vae", *names]), " ".join(["linear_runs", *names]), FIELDS, lines, units)

@@ -1,9 +1,11 @@
-"""The stored results of the long runs: one way to write a file that is whole or not there."""
+"""The stored results of the long runs: files that are whole or not there, and runs that can be taken up again."""
 
 import csv
+import io
+import json
 import os
 import platform
-from contextlib import contextmanager
+import sys
 from pathlib import Path
 
 import torch
@@ -11,27 +13,34 @@ import torch
 FOLDER = Path(__file__).parents[1] / "book" / "data"
 
 
-@contextmanager
-def new_results(name, command, fields):
-    """A function that writes one line to book/data/NAME.csv, below the machine and the fields.
+def write_results(name, command, fields, run, units):
+    """Writes book/data/NAME.csv: the lines of `run(*unit)` for each of the units, below the machine and the fields.
 
-    The file changes once all is written: until then the lines stand in a file of the ending .part. Sets torch to one
-    thread, as the first line says.
+    The lines of finished units stand in NAME.part until all are there, so a run that was killed goes on with the next
+    one. Torch works on one thread. Exits with a message where NAME.part is of another command, machine or version.
     """
     torch.set_num_threads(1)
-    path = FOLDER / f"{name}.csv"
-    path.parent.mkdir(exist_ok=True)
-    unfinished = path.with_suffix(".part")
-    with unfinished.open("w", newline="", encoding="utf-8") as file:
-        file.write(f"# python -m benchmarks {command}; one thread of {os.cpu_count()} cores, {platform.system()} "
-                   f"{platform.machine()}, Python {platform.python_version()}, torch "
-                   f"{torch.__version__.split('+')[0]}\n")
-        writer = csv.writer(file, lineterminator="\n")
+    head = (f"# python -m benchmarks {command}; one thread of {os.cpu_count()} cores, {platform.system()} "
+            f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n")
+    part, lines = FOLDER / f"{name}.part", [fields]
+    begun, done = json.loads(part.read_text(encoding="utf-8")) if part.exists() else (head, {})
+    if begun != head:
+        sys.exit(f"{part} is of another run: remove it to start anew.\nthere: {begun}here:  {head}")
+    for unit in units:
+        key = ", ".join(map(str, unit))
+        if key not in done:
+            done[key] = list(run(*unit))
+            write_whole(part, json.dumps([head, done]))
+        lines += done[key]
+        print(key, flush=True)
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(lines)
+    write_whole(FOLDER / f"{name}.csv", head + table.getvalue())
+    part.unlink()
 
-        def write(line):
-            writer.writerow(line)
-            file.flush()
 
-        write(fields)
-        yield write
-    unfinished.replace(path)
+def write_whole(path, text):
+    """The file at `path` changes at once, so that nothing can cut it short."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
