@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from mptlml import objectives
-from mptlml.models import PPCA, HiddenMarkovModel
-from mptlml.studies.known_language import BATCH, SCHEMES, WORDS, language, pretrain, sentence
+from mptlml.models import PPCA
+from mptlml.studies.known_language import SCHEMES, pretrain, sentence
 from mptlml.studies.scripts_data import scripts_rows
 
 
@@ -73,29 +73,13 @@ def test_the_learning_rate_warms_up_and_decays():
     assert moved[0] == pytest.approx(1e-4, rel=1e-2) and 0.8e-4 < moved[1] < 1.2e-4
 
 
-def test_each_state_of_the_language_has_its_words():
-    likely = language().emission.sort(descending=True).indices[:, :3]  # of 3 topics x 4 phases
-    for state, words in {0: "the a one", 1: "boat gull sailor", 5: "cook soup pan", 10: "blooms hums digs"}.items():
-        assert " ".join(WORDS[word] for word in likely[state]) == words
-
-
-def test_schemes_with_one_seed_start_alike_on_the_same_rows(monkeypatch):
-    seen = {}
-    original = HiddenMarkovModel.sample
-
-    def sample(self, num_rows, *, generator):
-        return seen.setdefault(len(seen), original(self, num_rows, generator=generator))
-
-    monkeypatch.setattr(HiddenMarkovModel, "sample", sample)
-    for scheme in ("uniform sizes", "fixed 15%"):
-        pretrain(scheme, seed=3, num_steps=2, width=8, num_layers=1)
-    assert seen[0].shape == (2 * BATCH, 32) and torch.equal(seen[0], seen[1])
+def test_an_unknown_scheme_is_refused():
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         pretrain("curriculum", seed=0)
 
 
 def test_sentences_are_wrapped_words():
-    assert sentence(torch.tensor([0.0, 3.0, 12.0])) == f"{WORDS[0]} {WORDS[3]} {WORDS[12]}" == "the boat drifts"
+    assert sentence(torch.tensor([0.0, 3.0, 12.0])) == "the boat drifts"
     assert sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"
 
 
