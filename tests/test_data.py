@@ -141,16 +141,12 @@ def test_one_download_at_a_time_and_the_others_wait_for_it(download):
     assert all(images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("md5"), http.client.IncompleteRead(b""), KeyboardInterrupt()],
-                         ids=lambda failure: type(failure).__name__)
+@pytest.mark.parametrize("failure", [RuntimeError("md5"), http.client.IncompleteRead(b"")], ids=repr)
 def test_a_download_that_breaks_off_leaves_nothing_behind(failure, download, tmp_path, capsys):
     """Nor does one that was killed: the next begins anew. Meanwhile the digits serve, and nothing is printed."""
     write_idx(tmp_path / "home" / ".cache" / "mptlml" / "MNIST" / "part")
     download.failure = failure
-    try:
-        assert data.load_images("mnist", 3).note
-    except KeyboardInterrupt:
-        assert isinstance(failure, KeyboardInterrupt)
+    assert data.load_images("mnist", 3).note
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["lock"]
     download.failure = None
     assert data.load_images("mnist", 3).side == 28 and download.count == 2

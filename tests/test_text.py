@@ -14,18 +14,8 @@ from mptlml.models.masked_lm import MaskedLM
 from mptlml.models.text_curves import Corpus, RateCurve, TextCurve
 
 
-@pytest.fixture
-def nothing_at_hand(monkeypatch):
-    """No cache and no connection."""
-    def missing(*args, **kwargs):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(text, "_load_dataset", missing)
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", missing)
-    monkeypatch.setattr(text, "_online", lambda: False)
-
-
-def test_stand_ins_are_disjoint_and_say_so(nothing_at_hand):
+def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
+    monkeypatch.setattr(text, "from_hub", lambda load: None)
     found = [text.load_glue(name) for name in text.SETS]
     found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
     starts = [id(sentence) for part in found for sentence in part.texts]
