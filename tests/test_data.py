@@ -99,7 +99,7 @@ def test_the_named_folder_comes_first(name, folder, train, tmp_path, monkeypatch
 
 @pytest.mark.parametrize(("part", "damage", "message"), [
     ("train-images-idx3", lambda path: path.write_bytes(path.read_bytes()[:1000]), "cannot be read"),
-    ("train-images-idx3", lambda path: path.write_bytes(path.read_bytes() + b"1"), "cannot be read"),
+    ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
     ("t10k-labels-idx1", lambda path: path.unlink(), "MPTLML_DATA.* holds no MNIST: expected four idx files in"),
 ])
 def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp_path, monkeypatch, calls):

@@ -63,8 +63,9 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
     truth = torch.stack([one_at_a_time(lm, ids, mask) for mask in observed])
     torch.testing.assert_close(answer, truth, rtol=0, atol=1e-10)
     assert (answer[observed] == 0).all() and (answer[~observed] < 0).all()
-    unknown = torch.full((2,), math.nan).double()  # nobody can say how likely an unknown token is
-    assert lm.at_length(2).conditional_log_prob(unknown, torch.tensor([False, False])).isnan().all()
+    unknown, masked = torch.full((1, 2), math.nan), torch.tensor([False, False])
+    assert lm.at_length(2).conditional_log_prob(unknown, masked).isnan().all()  # how likely it is nobody can say
+    assert lm.at_length(2).conditional_log_prob(unknown[:0], masked).shape == (0, 2)
 
 
 def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
@@ -132,7 +133,8 @@ def test_rate_curve_weighs_rows_by_their_length():
     by_token, by_sentence = curve.area(), curve.area("sentence")
     assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-2, 0.75, 1))
     assert (by_sentence.mean, by_sentence.stderr) == pytest.approx((-40, 15))
-    assert curve.area("bits per word").mean == pytest.approx(2.0 * 40 / 12 / math.log(2))
+    by_word, factor = curve.area("bits per word"), 40 / 12 / math.log(2)
+    assert (by_word.mean, by_word.stderr) == pytest.approx((2 * factor, 0.75 * factor))
     assert curve_of([[-1.0]] * 2, (0.3, 0.6), (5,)).share_above(0.8) == pytest.approx(0.2, abs=1e-3)
 
 
