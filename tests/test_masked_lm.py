@@ -25,7 +25,8 @@ CONFIGS = {
     "RoBERTa": transformers.RobertaConfig(**SMALL),
     "DistilBERT": transformers.DistilBertConfig(**SIZE, dim=16, n_layers=2, n_heads=2, hidden_dim=32),
     "ELECTRA's generator": transformers.ElectraConfig(**SMALL, embedding_size=12),
-    "ModernBERT": transformers.ModernBertConfig(**SMALL),
+    "ModernBERT": transformers.ModernBertConfig(
+        **SMALL, bos_token_id=None, eos_token_id=None, cls_token_id=None, sep_token_id=None),
 }
 
 
