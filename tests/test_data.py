@@ -8,7 +8,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
@@ -26,13 +25,13 @@ PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.ui
 LABELS = np.array([3, 1, 4, 1, 5], dtype=np.uint8)
 
 
-def write_idx(root, name="MNIST", images=None):
+def write_idx(root, name="MNIST"):
     """Four idx files as torchvision expects them under `root`; returns the folder that holds them."""
     raw = Path(root) / name / "raw"
     raw.mkdir(parents=True)
     for part, shift in (("train", 0), ("t10k", 1)):
         pixels = struct.pack(">IIII", 0x803, 5, 28, 28) + np.roll(PIXELS, shift, 0).tobytes()
-        (raw / f"{part}-images-idx3-ubyte").write_bytes(pixels if images is None else images(pixels))
+        (raw / f"{part}-images-idx3-ubyte").write_bytes(pixels)
         (raw / f"{part}-labels-idx1-ubyte").write_bytes(struct.pack(">II", 0x801, 5) + np.roll(LABELS, shift).tobytes())
     return raw
 
@@ -83,7 +82,6 @@ def test_the_digits_are_scikit_learns(calls):
     np.testing.assert_array_equal(images.binary(0.25), bunch.data / 16 > 0.25)
     assert data.load_images("digits", 7).pixels.shape == (7, 64)
     assert data.load_images("digits", 1797).pixels.shape == (1797, 64)
-    assert images == images and images != data.load_images("digits") and len({images, images}) == 1
 
 
 @pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
@@ -99,32 +97,19 @@ def test_the_named_folder_comes_first(name, folder, train, tmp_path, monkeypatch
     assert images.source == folder + ("" if train else ", test images") and images.note == "" and not calls
 
 
-def test_then_the_readers_cache(tmp_path, monkeypatch, calls):
-    write_idx(tmp_path / "home" / ".cache" / "mptlml")
-    monkeypatch.setenv("MPTLML_DATA", "")  # names no folder
-    assert data.load_images("mnist").pixels.shape == (5, 784) and not calls
-
-
-@pytest.mark.parametrize("images", [lambda pixels: pixels[:1000], lambda pixels: b"", lambda pixels: pixels + b"1"])
-def test_unreadable_files_are_named(images, tmp_path, monkeypatch, calls):
-    raw = write_idx(tmp_path, images=images)
-    monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch may warn of an empty buffer first
-        with pytest.raises(ValueError, match="cannot be read") as error:
-            data.load_images("mnist")
-    assert str(raw) in str(error.value) and not calls
-
-
-@pytest.mark.parametrize("lacking", [0, 1])
-def test_a_named_folder_without_data_is_an_error(lacking, tmp_path, monkeypatch, calls):
+@pytest.mark.parametrize(("part", "damage", "message"), [
+    ("train-images-idx3", lambda path: path.write_bytes(path.read_bytes()[:1000]), "cannot be read"),
+    ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
+    ("t10k-labels-idx1", lambda path: path.unlink(), "MPTLML_DATA.* holds no MNIST: expected four idx files in"),
+])
+def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp_path, monkeypatch, calls):
     """Never a silent substitute: who names a folder wants its data."""
-    if lacking:
-        (write_idx(tmp_path) / "t10k-labels-idx1-ubyte").unlink()
+    raw = write_idx(tmp_path)
+    damage(raw / f"{part}-ubyte")
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match="holds no MNIST: expected four idx files in") as error:
+    with pytest.raises(ValueError, match=f"{message}.*{raw}|{raw}.*{message}"):
         data.load_images("mnist")
-    assert str(tmp_path / "MNIST" / "raw") in str(error.value) and not calls
+    assert not calls
 
 
 @pytest.fixture
@@ -156,16 +141,12 @@ def test_one_download_at_a_time_and_the_others_wait_for_it(download):
     assert all(images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("md5"), http.client.IncompleteRead(b""), KeyboardInterrupt()],
-                         ids=lambda failure: type(failure).__name__)
+@pytest.mark.parametrize("failure", [RuntimeError("md5"), http.client.IncompleteRead(b"")], ids=repr)
 def test_a_download_that_breaks_off_leaves_nothing_behind(failure, download, tmp_path, capsys):
     """Nor does one that was killed: the next begins anew. Meanwhile the digits serve, and nothing is printed."""
     write_idx(tmp_path / "home" / ".cache" / "mptlml" / "MNIST" / "part")
     download.failure = failure
-    try:
-        assert data.load_images("mnist", 3).note
-    except KeyboardInterrupt:
-        assert isinstance(failure, KeyboardInterrupt)
+    assert data.load_images("mnist", 3).note
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["lock"]
     download.failure = None
     assert data.load_images("mnist", 3).side == 28 and download.count == 2

@@ -1,5 +1,6 @@
 """Text with and without a connection: the cache, one short probe, and the Python reference in their place."""
 
+import logging
 import subprocess
 import sys
 
@@ -7,31 +8,14 @@ import pytest
 import torch
 import transformers
 from huggingface_hub import constants
-from transformers.utils import logging
 
 from mptlml.data import images, text
 from mptlml.models.masked_lm import MaskedLM
+from mptlml.models.text_curves import Corpus, RateCurve, TextCurve
 
 
-def settings():
-    return logging.get_verbosity(), logging.is_progress_bar_enabled(), constants.HF_HUB_OFFLINE
-
-
-BEFORE = settings()
-
-
-@pytest.fixture
-def nothing_at_hand(monkeypatch):
-    """No cache and no connection."""
-    def missing(*args, **kwargs):
-        raise FileNotFoundError
-
-    monkeypatch.setattr(text, "_load_dataset", missing)
-    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", missing)
-    monkeypatch.setattr(text, "_online", lambda: False)
-
-
-def test_stand_ins_are_disjoint_and_say_so(nothing_at_hand):
+def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
+    monkeypatch.setattr(text, "from_hub", lambda load: None)
     found = [text.load_glue(name) for name in text.SETS]
     found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
     starts = [id(sentence) for part in found for sentence in part.texts]
@@ -48,46 +32,45 @@ def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
     monkeypatch.setattr(text, "_load_dataset", lambda name, split: rows if (name, split) == ("mrpc", "train") else None)
     found = text.load_glue("mrpc", train=True)
     assert (found.texts, found.source, found.note) == (["a", "c", "b", "d"], "GLUE mrpc, train split", "")
-    assert found == found and len({found, found}) == 1
     for name, train in (("sst2", False), ("ax", True)):
         with pytest.raises(ValueError, match="ax has no training split"):
             text.load_glue(name, train=train)
 
 
-def test_one_probe_only(monkeypatch):
-    """The cache is asked first; without a connection the hub is not asked at all."""
+@pytest.mark.parametrize("offline", [True, False])
+@pytest.mark.parametrize("reachable", [True, False])
+def test_the_cache_is_asked_first_and_the_hub_only_with_a_connection(reachable, offline, monkeypatch):
     asked = []
 
     def load(local):
-        asked.append(local)
+        asked.append((local, constants.HF_HUB_OFFLINE))
         raise OSError
 
-    monkeypatch.setattr(text, "_online", lambda: False)
-    assert text.from_hub(load) is None and asked == [True]
-    monkeypatch.setattr(text, "_online", lambda: True)
-    assert text.from_hub(load) is None and asked == [True, True, False]
-
-
-def test_the_hub_is_not_asked_where_the_settings_say_offline(monkeypatch):
     monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
-    for reachable, offline in ((True, False), (False, False), (True, True)):
-        monkeypatch.setattr(text, "is_reachable", lambda address, reachable=reachable: reachable)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
-        assert text._online() == (reachable and not offline)
+    monkeypatch.setattr(text, "is_reachable", lambda address: reachable)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    assert text.from_hub(load) is None
+    assert asked == [(True, True)] + [(False, False)] * (reachable and not offline)
+    assert constants.HF_HUB_OFFLINE is offline
 
 
-def test_loading_prints_nothing_on_a_page_and_leaves_the_settings_alone(tmp_path, capfd):
+def test_loading_prints_nothing_on_a_page(tmp_path, capfd, caplog):
+    def load(local):
+        logging.getLogger("transformers").warning("not on a page")
+        return MaskedLM.from_pretrained(tmp_path, local_files_only=local)
+
     tokenizer = text.make_tokenizer(["The cat sat on the mat."] * 3, 60)
     config = transformers.BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
                                      num_attention_heads=1, intermediate_size=8)
     saved = MaskedLM.random(config, tokenizer, seed=0)
-    saved.model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    for part in (saved.model, tokenizer):
+        part.save_pretrained(tmp_path)
     capfd.readouterr()
-    found = text.from_hub(lambda local: MaskedLM.from_pretrained(tmp_path, local_files_only=local))
+    found = text.from_hub(load)
     assert capfd.readouterr() == ("", "")
     torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
-    assert settings() == BEFORE
+    logging.getLogger("transformers").warning("from now on")
+    assert caplog.messages == ["from now on"]
 
 
 def test_the_same_text_gives_the_same_tokenizer():
@@ -116,3 +99,8 @@ def test_nothing_asks_for_an_extra_before_it_is_needed():
     missing = ["torchvision", "sklearn", "transformers", "tokenizers", "datasets", "huggingface_hub"]
     code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import mptlml.models.masked_lm as m, "
     subprocess.run([sys.executable, "-c", code + "mptlml.data.images, mptlml.data.text; m.MaskedLM"], check=True)
+
+
+@pytest.mark.parametrize("kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer])
+def test_what_holds_arrays_equals_itself_alone(kind):
+    assert (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)

@@ -5,12 +5,8 @@ reader's cache, then from the network after one short probe. Without any of them
 """
 
 import http.client
-import io
 import os
 import shutil
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +17,7 @@ from torch import Tensor
 
 from ..checks import check_count
 from ..extras import needs
-from .probe import PROBE_SECONDS, is_reachable
+from .probe import is_reachable, quiet_network
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 
@@ -64,8 +60,8 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
         return _read(name, root, train, num_rows)
     note = (f"{DATASETS[name]} could not be had here (no download, and MPTLML_DATA is not set): "
             "scikit-learn's 8 x 8 digits stand in for it on this page.")
-    digits = _digits(note)
-    return _cut(digits, None if num_rows is None else min(num_rows, len(digits.pixels)))
+    digits = replace(_digits(), note=note)
+    return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
 
 
 def train_and_held_out(name: str) -> tuple[Images, Images, Images]:
@@ -82,11 +78,11 @@ def train_and_held_out(name: str) -> tuple[Images, Images, Images]:
     return kept, held_out, found
 
 
-def _digits(note: str = "") -> Images:
+def _digits() -> Images:
     with needs("images"):
         from sklearn.datasets import load_digits
     bunch = load_digits()
-    return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits", note)
+    return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits")
 
 
 def _torchvision(name: str) -> Any:
@@ -121,7 +117,7 @@ def _download(name: str, root: Path) -> bool:
                 return True  # another process had the lock before, and fetched them
             shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
             try:
-                with _quiet_network():
+                with quiet_network():
                     _torchvision(name)(str(part), download=True)
                 for path in (part / folder.name / "raw").glob("*-ubyte"):
                     path.replace(raw / path.name)
@@ -130,18 +126,6 @@ def _download(name: str, root: Path) -> bool:
     except (OSError, RuntimeError, ValueError, http.client.HTTPException):
         return False  # the mirror answered, and then did not deliver; or the folder cannot be written
     return True
-
-
-@contextmanager
-def _quiet_network() -> Iterator[None]:
-    """A download that stalls ends in an error, and leaves no progress bar on the page."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(PROBE_SECONDS)
-    try:
-        with redirect_stderr(io.StringIO()):
-            yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _cut(images: Images, num_rows: int | None) -> Images:

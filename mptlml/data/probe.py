@@ -1,8 +1,14 @@
-"""Is there a connection? One short probe of a server, the same for images and for text."""
+"""The way to the network, the same for images and for text: one short probe, and silence while data are loaded."""
 
 import http.client
+import io
+import logging
+import socket
+import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from functools import cache
 
 PROBE_SECONDS = 3
@@ -18,3 +24,17 @@ def is_reachable(address: str) -> bool:
         return error.code < 500
     except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+@contextmanager
+def quiet_network() -> Iterator[None]:
+    """Errors alone are logged, progress bars show in a terminal only, and a download that stalls ends in an error."""
+    level, timeout = logging.root.manager.disable, socket.getdefaulttimeout()
+    logging.disable(logging.WARNING)
+    socket.setdefaulttimeout(PROBE_SECONDS)
+    try:
+        with nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(level)
+        socket.setdefaulttimeout(timeout)

@@ -7,7 +7,6 @@ the Python reference serve (every Python has it in `pydoc_data`), and a tokenize
 import contextlib
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 from tqdm import TqdmWarning
 
 from ..extras import needs
-from .probe import is_reachable
+from .probe import is_reachable, quiet_network
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
@@ -110,11 +109,14 @@ def from_hub(load: Callable[[bool], Loaded]) -> Loaded | None:
 
     None where neither has it, which `load` says by an OSError. Nothing is printed on a page meanwhile.
     """
+    with needs("text"):  # before stderr is redirected: what they log goes where it led when they were imported
+        import datasets  # noqa: F401
+        import transformers  # noqa: F401
     for local in (True, False):
         if not local and not _online():
             return None
         try:
-            with _quietly(), _offline() if local else contextlib.nullcontext():
+            with quiet_network(), _offline() if local else contextlib.nullcontext():
                 return load(local)
         except OSError:  # not in the cache, or the connection broke off
             continue
@@ -131,46 +133,17 @@ def _load_dataset(name: str, split: str) -> Any:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Errors alone on stderr, and progress bars in a terminal only: a page has no place for either."""
-    with needs("text"):
-        import datasets
-        import huggingface_hub.utils as hub
-        from transformers.utils import logging
-    verbosity = [(library, library.get_verbosity()) for library in (datasets.logging, logging)]
-    bars = [] if sys.stderr.isatty() else [
-        (disable, enable) for shown, disable, enable in (
-            (not hub.are_progress_bars_disabled(), hub.disable_progress_bars, hub.enable_progress_bars),
-            (datasets.is_progress_bar_enabled(), datasets.disable_progress_bars, datasets.enable_progress_bars),
-            (logging.is_progress_bar_enabled(), logging.disable_progress_bar, logging.enable_progress_bar)) if shown]
-    try:
-        for library, _ in verbosity:
-            library.set_verbosity_error()
-        for disable, _ in bars:
-            disable()
-        yield
-    finally:
-        for library, level in verbosity:
-            library.set_verbosity(level)
-        for _, enable in bars:
-            enable()
-
-
-@contextlib.contextmanager
 def _offline() -> Iterator[None]:
     """Let the libraries look into their caches alone: without this they ask the hub first, again and again."""
     import datasets
     from huggingface_hub import constants
 
-    places = ((constants, "HF_HUB_OFFLINE"), (datasets.config, "HF_HUB_OFFLINE"))
-    before = [getattr(place, name) for place, name in places]
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
     try:
-        for place, name in places:
-            setattr(place, name, True)
+        constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
         yield
     finally:
-        for (place, name), value in zip(places, before, strict=True):
-            setattr(place, name, value)
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
 
 
 def _online() -> bool:

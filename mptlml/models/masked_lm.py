@@ -46,7 +46,9 @@ class MaskedLM:
         self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
         self.vocab_size = model.get_input_embeddings().num_embeddings
         _check_vocabularies(self)
-        self.prefix, self.suffix = _frame(tokenizer)
+        own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
+        start = framed.index(own[0])
+        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
         _check_bidirectional(self)
 
@@ -114,9 +116,9 @@ class MaskedLM:
         if special.intersection(ids):
             raise ValueError(f"special tokens such as {self.tokenizer.mask_token} belong to no text, found in {what!r}")
 
-    def at_length(self, num_tokens: int, *, corruption: str = "mask", generator: Generator | None = None) -> "AtLength":
+    def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens: a ConditionalModel, which `score` can work on."""
-        return AtLength(self, num_tokens, corruption, generator)
+        return AtLength(self, num_tokens)
 
     def curve(self, text: str, sizes: Sequence[int] | Tensor | None = None, *, num_masks: int = 1,
               generator: Generator) -> TextCurve:
@@ -126,6 +128,7 @@ class MaskedLM:
         curve = score_curve(rows, ids[None].double(), sizes, num_masks=num_masks, generator=generator)
         return TextCurve(**vars(curve), num_words=len(text.split()))
 
+    @torch.no_grad()
     def pseudo_log_likelihood(self, texts: Sequence[str]) -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
@@ -134,8 +137,9 @@ class MaskedLM:
         rows = self.sentences(texts).rows
         single = {length: torch.eye(length, dtype=torch.bool) for length in set(map(len, rows))}
         masked = [single[len(ids)] for ids in rows]
-        return torch.stack([answer.sum() for answer in self._answers(rows, masked, masked, progress="PLL")])
+        return torch.stack([answer.sum() for answer in self._answers(rows, masked, masked)])
 
+    @torch.no_grad()
     def chain_rule(self, text: str, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
 
@@ -148,45 +152,52 @@ class MaskedLM:
             raise ValueError(f"orders must be permutations [Q, {len(ids)}], got shape {tuple(orders.shape)}")
         masked = ~nested_masks(orders).flatten(0, 1)  # [Q t, D]
         asked = one_hot(orders.flatten(), len(ids)).bool()
-        return self._answers([ids], [masked], [asked], progress="orders")[0].view(orders.shape)
+        return self._answers([ids], [masked], [asked])[0].view(orders.shape)
 
+    @torch.no_grad()
     def rate_curve(self, corpus: Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
                    corruption: str = "mask", generator: Generator) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
 
         At rate r every row hides round(r D) of its D tokens, at least one, drawn afresh for each rate and mask.
-        Raises ValueError: rates out of (0, 1] or not increasing, num_masks below 1, an unknown corruption.
+        corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
+        mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises ValueError: rates
+        out of (0, 1] or not increasing, num_masks below 1, another corruption.
         """
         rates = [check_rate(rate) for rate in rates]
         if len(rates) < 1 or (np.diff(rates) <= 0).any():
             raise ValueError(f"rates must increase, got {rates}")
         check_count(num_masks, "num_masks")
+        if corruption not in CORRUPTIONS:
+            raise ValueError(f"corruption must be one of {CORRUPTIONS}, got {corruption!r}")
         scores = []
         for rate in tqdm(rates, "rates", disable=None, leave=False):
             sizes = [[max(1, round(rate * len(ids)))] * num_masks for ids in corpus.rows]
             masked = [~random_masks(len(ids), size, generator=generator).to(ids.device)
                       for ids, size in zip(corpus.rows, sizes, strict=True)]
-            answers = self._answers(corpus.rows, masked, masked, corruption, generator)
+            answers = self._answers(corpus.rows, masked, masked, generator if corruption == "80/10/10" else None)
             scores.append([float(answer.mean()) for answer in answers])
         lengths = np.array([len(ids) for ids in corpus.rows])
         return RateCurve(np.array(rates, dtype=float), np.array(scores), lengths, corpus.num_words)
 
-    @torch.no_grad()
-    def _answers(self, rows: list[Tensor], masked: list[Tensor], asked: list[Tensor], corruption: str = "mask",
-                 generator: Generator | None = None, progress: str | None = None) -> list[Tensor]:
+    def _answers(self, rows: list[Tensor], masked: list[Tensor], asked: list[Tensor],
+                 bert_rule: Generator | None = None) -> list[Tensor]:
         """For each row [D], the log-probabilities where its `asked` [P, D] is True, in that order: float64 [places].
 
-        All that is drawn is drawn first, in the order of the rows and their masks: it depends on no batch.
+        bert_rule: draws what BERT's rule shows at masked tokens, in the order of the rows and their masks, whatever the
+        batches; without it they show the mask token.
         """
-        put = [_replacements(ids.expand_as(hide), self.tokenizer.mask_token_id, self.vocab_size, corruption, generator)
+        mask_id = self.tokenizer.mask_token_id
+        put = [torch.full_like(ids[:1], mask_id).expand_as(hide) if bert_rule is None else
+               draws.bert_rule(ids.expand_as(hide), mask_id, self.vocab_size, bert_rule)
                for ids, hide in zip(rows, masked, strict=True)]
         jobs = sorted(((i, p) for i, m in enumerate(masked) for p in range(len(m))), key=lambda job: len(rows[job[0]]))
         found = [[Tensor()] * len(m) for m in masked]
         begin = 0
-        with tqdm(total=len(jobs), desc=progress, disable=None if progress else True, leave=False) as bar:
+        with tqdm(total=len(jobs), desc="passes", disable=None, delay=3, leave=False) as bar:
             while begin < len(jobs):
-                batch = jobs[begin: begin + self._batch_size(len(rows[jobs[begin][0]]))]
-                while len(batch) > self._batch_size(len(rows[batch[-1][0]])):
+                batch = jobs[begin: begin + self._batch_size(rows[jobs[begin][0]])]
+                while len(batch) > self._batch_size(rows[batch[-1][0]]):
                     batch.pop()  # the longest row of a batch sets its width
                 shown = [torch.where(masked[i][p], put[i][p], rows[i]) for i, p in batch]
                 ask = [asked[i][p] for i, p in batch]
@@ -197,10 +208,10 @@ class MaskedLM:
                 bar.update(len(batch))
         return [torch.cat(values) for values in found]
 
-    def _batch_size(self, num_tokens: int) -> int:
-        return max(1, self.batch_tokens // (num_tokens + len(self.prefix) + len(self.suffix)))
+    def _batch_size(self, row: Tensor) -> int:
+        return max(1, self.batch_tokens // (len(row) + len(self.prefix) + len(self.suffix)))
 
-    def _forward(self, shown: Sequence[Tensor], ids: Sequence[Tensor], asked: Sequence[Tensor]) -> Tensor:
+    def _forward(self, shown: list[Tensor], ids: list[Tensor], asked: list[Tensor]) -> Tensor:
         """One pass over a batch of rows: tokens shown, true tokens and places asked, [D] each row; D may differ.
 
         Returns the log-probabilities of the true tokens at the places asked, row by row: nats per token [places].
@@ -222,14 +233,13 @@ class MaskedLM:
         """
         where = where.to(self.device)
         head = self.model.get_output_embeddings()
-        hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],)) if head is not None else None
+        hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
         try:
             with torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
                     torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 logits = self.model(given.to(self.device), attention_mask=seen.to(self.device)).logits
         finally:
-            if hook is not None:
-                hook.remove()
+            hook.remove()
         logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
         return logits if logits.dtype == torch.float64 else logits.float()
 
@@ -237,16 +247,13 @@ class MaskedLM:
 class AtLength:
     """A MaskedLM for rows of D tokens: the ConditionalModel that `score` and `objectives` ask for.
 
-    Token ids come as floating numbers, exact up to 2^24 in float32. corruption: "mask" replaces every masked token by
-    the mask token, as the theorem needs; "80/10/10" is BERT's rule, see `corrupt`, and needs a generator. Raises
-    ValueError: more tokens than the model takes, an unknown corruption.
+    Token ids come as floating numbers, exact up to 2^24 in float32. Raises ValueError: more than the model takes.
     """
 
-    def __init__(self, lm: MaskedLM, num_tokens: int, corruption: str = "mask", generator: Generator | None = None):
+    def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
         if check_count(num_tokens, "num_tokens") > lm.max_tokens:
             raise ValueError(f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}")
-        _check_corruption(corruption, generator)
-        self.lm, self.num_tokens, self.corruption, self.generator = lm, num_tokens, corruption, generator
+        self.lm, self.num_tokens = lm, num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D], in x's dtype; 0 at observed tokens, NaN where a masked one is NaN.
@@ -256,52 +263,13 @@ class AtLength:
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.lm.vocab_size)
         x, observed = torch.broadcast_tensors(x, observed)
-        ids, masked = (t.reshape(-1, self.num_tokens).cpu() for t in (torch.nan_to_num(x).long(), ~observed))
-        busy = masked.any(-1)  # a row with nothing masked asks for nothing
-        answer = torch.zeros(ids.shape, dtype=x.dtype, device=x.device)
-        if busy.any():
-            ids, hide = ids[busy], masked[busy]
-            mask_id, step = self.lm.tokenizer.mask_token_id, self.lm._batch_size(self.num_tokens)
-            shown = corrupt(ids, hide, mask_id, self.lm.vocab_size, self.corruption, self.generator)
-            batches = zip(shown.split(step), ids.split(step), hide.split(step), strict=True)
-            found = torch.cat([self.lm._forward(*map(list, batch)) for batch in batches])
-            answer = answer.masked_scatter(masked.to(x.device), found.to(x.device, x.dtype))
-        return at_masked(answer.view(x.shape), x, observed)
-
-
-def corrupt(ids: Tensor, masked: Tensor, mask_id: int, vocab_size: int, rule: str = "mask",
-            generator: Generator | None = None) -> Tensor:
-    """What the network is shown: ids [...] with those replaced where masked [...] is True.
-
-    "mask": each by the mask token. "80/10/10": 80% by the mask token, 10% by a random token, 10% stay as they are
-    (Devlin et al. 2018, Sec. 3.1). Raises ValueError: an unknown rule, or no generator where one is needed.
-    """
-    return torch.where(masked, _replacements(ids, mask_id, vocab_size, rule, generator), ids)
-
-
-def _replacements(ids: Tensor, mask_id: int, vocab_size: int, rule: str, generator: Generator | None) -> Tensor:
-    """What is put in the place of each of the tokens `ids` [...] where it is masked, by a rule of `corrupt`: [...]."""
-    _check_corruption(rule, generator)
-    if rule == "mask" or generator is None:
-        return torch.full_like(ids[..., :1], mask_id).expand_as(ids)
-    return draws.bert_rule(ids, mask_id, vocab_size, generator)
-
-
-def _check_corruption(rule: str, generator: Generator | None) -> None:
-    if rule not in CORRUPTIONS:
-        raise ValueError(f"corruption must be one of {CORRUPTIONS}, got {rule!r}")
-    if rule != "mask" and generator is None:
-        raise ValueError(f"corruption {rule!r} draws at random: pass generator=")
-
-
-def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """The special tokens before and after a text: two lists of ids. Raises ValueError where they cannot be told."""
-    own = tokenizer("a", add_special_tokens=False).input_ids
-    framed = tokenizer("a").input_ids
-    for start in range(len(framed) - len(own) + 1):
-        if framed[start: start + len(own)] == own:
-            return framed[:start], framed[start + len(own):]
-    raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
+        answer = torch.zeros_like(x)
+        if x.numel():
+            ids, masked = (t.reshape(-1, self.num_tokens).cpu() for t in (torch.nan_to_num(x).long(), ~observed))
+            each = list(masked[:, None])
+            found = torch.cat(self.lm._answers(list(ids), each, each))
+            answer = answer.masked_scatter(~observed, found.to(x.device, x.dtype))
+        return at_masked(answer, x, observed)
 
 
 def _longest(model: Any, tokenizer: Any) -> int:
@@ -333,17 +301,13 @@ def _check_bidirectional(lm: MaskedLM) -> None:
     advice = "load a masked language model with AutoModelForMaskedLM"
     if getattr(lm.model.config, "is_encoder_decoder", False):
         raise ValueError(f"{type(lm.model).__name__} is an encoder-decoder model: {advice}")
+    if lm.model.get_output_embeddings() is None:
+        raise ValueError(f"{type(lm.model).__name__} has no vocabulary head: {advice}")
     special = set(lm.tokenizer.all_special_ids)
     one, other = [token for token in lm.tokenizer.get_vocab().values() if token not in special][:2]
     given = torch.tensor([[lm.tokenizer.mask_token_id, one, right] for right in (one, other)])
     first = torch.tensor([[True, False, False]] * 2)
-    try:
-        with torch.no_grad():
-            logits = lm._logits(given, torch.ones_like(given), first)
-    except AttributeError as error:
-        raise ValueError(f"{type(lm.model).__name__} has no vocabulary head: {advice}") from error
-    if logits.ndim != 2 or logits.shape[-1] != lm.vocab_size:
-        raise ValueError(f"{type(lm.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
-                         f"{lm.vocab_size} tokens: {advice}")
+    with torch.no_grad():
+        logits = lm._logits(given, torch.ones_like(given), first)
     if torch.equal(logits[0], logits[1]):
         raise ValueError(f"{type(lm.model).__name__} does not see to the right of a hole, as a causal model: {advice}")
