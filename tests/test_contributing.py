@@ -1,4 +1,4 @@
-"""What the repository tells those who carry on is true: its code runs, its versions agree, its files are there."""
+"""What the repository tells those who carry on is true."""
 
 import os
 import re
@@ -28,8 +28,8 @@ def test_the_model_in_one_file_obeys_the_laws_elsewhere(tmp_path):
     (tmp_path / "urn.py").write_text(model)
     (tmp_path / "test_urn.py").write_text(test)
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_urn.py"]
-    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True,
-                          text=True, check=False)
+    settings = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
 
 

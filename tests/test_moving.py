@@ -1,4 +1,4 @@
-"""Figures that move without a kernel: what the pages hold, against other ways to the same numbers; their scripts."""
+"""Figures that move without a kernel: their numbers and scripts, against other ways to the same."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def data():
 
 
 def run_script(kind, expression, value=None):
-    """What `expression` is in JavaScript, with `kind` for the figure's functions and `value` for a value of ours."""
+    """A JavaScript expression of the figure's functions, `kind`, and our `value`."""
     if shutil.which("node") is None:
         pytest.skip("no node here to run the page's scripts with")
     code = """
@@ -94,7 +94,7 @@ def test_the_script_averages_masks_as_the_theorem_says(data):
 def test_the_script_computes_what_the_package_computes(r, x):
     covariance = torch.tensor([[1, r[0], r[1]], [r[0], 1, r[2]], [r[1], r[2], 1]], dtype=torch.float64)
     values, axes = torch.linalg.eigh(covariance)
-    model = PPCA(axes * (values - values[0] / 2).sqrt(), values[0] / 2)  # three latent dimensions: any Gaussian
+    model = PPCA(axes * (values - values[0] / 2).sqrt(), values[0] / 2)  # any Gaussian
     row = torch.tensor([x], dtype=torch.float64)
     scores = run_script("theorem", "kind.masks(...value).map((size) => size.score)", [r, x])
     assert scores == pytest.approx(exact_curve(model, row).mean, abs=1e-11)
@@ -120,7 +120,7 @@ def test_the_estimates_close_in_on_the_lml(data):
 
 
 def test_the_rates_have_their_area_bias_and_crossing(data):
-    for case in data["rate"]["cases"]:  # ten tokens, all masks listed: the area is the LML; else it is estimated
+    for case in data["rate"]["cases"]:  # all masks of ten tokens are listed
         scores, lml = case["scores"], case["lml"]
         assert sum(scores) == pytest.approx(lml, abs=1e-5 if len(scores) == 10 else 2e-3 * abs(lml))
         bias = len(scores) * np.array(scores) - lml

@@ -13,15 +13,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mptlml"
 
-# What a room may import of the package, besides itself: the theorem stands first and needs none of the others.
-ROOMS = {"theorem": set(), "models": {"theorem"}, "data": {"theorem"}, "report": {"theorem"},
-         "studies": {"theorem", "models", "data"}}
+# What a room may import of the package, besides itself.
+ROOMS = {
+    "theorem": set(),
+    "models": {"theorem"},
+    "data": {"theorem"},
+    "report": {"theorem"},
+    "studies": {"theorem", "models", "data"},
+}
 BOOK_ONLY = {"matplotlib", "transformers", "torchvision", "sklearn", "pandas", "IPython", "yaml", "book"}
 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """The wheel, built without a connection from a copy of the sources, unpacked into a folder of its own."""
+    """The wheel of a copy of the sources, unpacked; no connection is needed."""
     copy, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("away")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
@@ -47,9 +52,8 @@ def test_the_wheel_holds_the_package_alone(unpacked):
 @pytest.mark.parametrize("room", ["mptlml", "mptlml.models"])
 def test_the_library_needs_nothing_of_the_book(unpacked, room):
     code = f"import sys, {room}; print(mptlml.__file__, *sys.modules)"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=unpacked, capture_output=True, text=True,
-                          check=True)
-    file, *modules = done.stdout.split()
+    command = [sys.executable, "-W", "error", "-c", code]
+    file, *modules = subprocess.check_output(command, cwd=unpacked, text=True).split()
     others = {f"mptlml.{name}" for name in ROOMS} - {room}
     assert file.startswith(str(unpacked)) and (BOOK_ONLY | others) & set(modules) == set()
 
@@ -57,7 +61,7 @@ def test_the_library_needs_nothing_of_the_book(unpacked, room):
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_one_way(path):
     text, parts = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts
-    assert not re.search(r"^\s*(from|import) mptlml", text, re.MULTILINE)  # but `from ..room`, or of the same room
+    assert not re.search(r"^\s*(from|import) mptlml", text, re.MULTILINE)
     room = parts[0] if parts[0] in ROOMS else "theorem"
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and node.level == len(parts):
