@@ -20,7 +20,7 @@ from bs4 import BeautifulSoup
 
 from mptlml import Estimate, report
 from mptlml.data.images import load_images
-from mptlml.report import book, chapter, claims, figures, mystnb, records
+from mptlml.report import book, chapter, claims, figures, records
 
 ROOT = Path(__file__).parents[1]
 ENTRY = """
@@ -232,13 +232,6 @@ def test_importing_report_takes_no_data_and_no_models(tmp_path):
     code = "import mptlml.report, sys; print(*(name for name in sys.modules if name.startswith('mptlml.')))"
     names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "mptlml.report" in names and not {"data", "models", "studies"} & {name.split(".")[1] for name in names}
-
-
-def test_a_record_becomes_a_node_of_the_page():
-    record, other = {"kind": "claim", "id": "a"}, SimpleNamespace(mime_type="text/plain", content="1")
-    node, = mystnb.Records.handle_mime(None, SimpleNamespace(mime_type=records.MIME, content=record), False)
-    assert node["record"] == record and node["classes"] == ["record"]
-    assert mystnb.Records.handle_mime(None, other, False) is None
 
 
 def test_the_numbers_of_a_figure(shown):
