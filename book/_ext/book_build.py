@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from book_digest import ROOT, chapters, digest
-from book_execute import quiet_environment
 from book_outputs import locked, place
 
 STAMP = ".book-fingerprint"  # in _build: what the pages there were made from
@@ -48,7 +47,7 @@ def build(root: Path = ROOT) -> int:
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(out / name, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "--keep-going", str(root)]
-    status = subprocess.run(command, cwd=root, env=quiet_environment(root), check=False).returncode
+    status = subprocess.run(command, cwd=root, check=False).returncode
     if status == 0:
         (out / STAMP).write_text(fingerprint(root))
     return status
