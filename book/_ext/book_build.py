@@ -53,10 +53,6 @@ def build(root: Path = ROOT) -> int:
     return status
 
 
-def main() -> int:
-    with locked(ROOT / "_build" / ".lock"):  # two builds at once would delete each other's pages
-        return build()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with locked(ROOT / "_build" / ".lock"):  # two builds at once would delete each other's pages
+        sys.exit(build())

@@ -9,11 +9,9 @@ shows its traceback and leaves nothing behind. Chapters are named by file (`04_c
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import nbformat
@@ -31,24 +29,20 @@ def is_complete(notebook: nbformat.NotebookNode) -> bool:
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> dict[Path, nbformat.NotebookNode]:
     """Run the chapters' copies under pytest; return those that passed, with their outputs.
 
-    The copies lie in a folder beside `notebooks/`, where relative paths mean the same (nbmake refuses any
-    folder called `_build`).
+    The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
-    folder = Path(tempfile.mkdtemp(prefix=".run-", dir=root))
-    try:
-        copies = {path: folder / f"{path.stem}.ipynb" for path in paths}
-        for path in paths:
-            nbformat.write(read_chapter(path), copies[path])
-        command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
-                   "--nbmake-kernel=python3", "-p", "no:cacheprovider", "-n", str(jobs), "--maxschedchunk=1"]
-        env = dict(os.environ)
-        if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
-            env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
+    env = dict(os.environ)
+    if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
+        env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
+    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
+               "--nbmake-kernel=python3", "-p", "no:cacheprovider", "-n", str(jobs), "--maxschedchunk=1"]
+    with tempfile.TemporaryDirectory(prefix=".run-", dir=root, ignore_cleanup_errors=True) as folder:
+        copies = {path: Path(folder) / f"{path.stem}.ipynb" for path in paths}
+        for path, copy in copies.items():
+            nbformat.write(read_chapter(path), copy)
         subprocess.run([*command, *map(str, copies.values())], cwd=root, env=env, check=False)
         executed = {path: nbformat.read(copy, as_version=4) for path, copy in copies.items()}
-        return {path: notebook for path, notebook in executed.items() if is_complete(notebook)}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    return {path: notebook for path, notebook in executed.items() if is_complete(notebook)}
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
@@ -59,9 +53,8 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
-    began = time.monotonic()
     passed = run(list(stale), jobs, root)
-    print(f"{len(passed)} of {len(stale)} chapters passed in {time.monotonic() - began:.0f} seconds", flush=True)
+    print(f"{len(passed)} of {len(stale)} chapters passed", flush=True)
     for path, notebook in list(passed.items()):
         before, after = stale[path], digest(path, root)
         # A chapter may have fetched its data. One that took a default instead is kept as one that found none.

@@ -133,9 +133,7 @@ class Records(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         book = read_records(Path(self.env.srcdir))
-        page = getattr(TEMPLATE, f"page_{self.arguments[0]}", None)
-        if page is None:
-            raise self.error(f"there is nothing like {self.arguments[0]!r} in book_records.html")
+        page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
         if self.arguments[0] == "scorecard":
             for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):  # pages may say [text](#claim-id)
                 self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
@@ -174,17 +172,12 @@ class Claim(SphinxRole):
         return [], []
 
 
-def claims_json(book: dict) -> dict:
-    """The content of claims.json."""
-    verdicts = dict(sorted(Counter(claim["verdict"] for claim in book["claims"]).items()))
-    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "verdicts": verdicts}
-    return {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
-
-
 def write_files(book: dict, site: Path) -> None:
     """Put claims.json, its schema, the badge and the figures' data into a built site."""
-    content = json.dumps(claims_json(book), indent=1, ensure_ascii=False)
-    (site / "claims.json").write_text(content + "\n", encoding="utf-8")
+    verdicts = dict(sorted(Counter(claim["verdict"] for claim in book["claims"]).items()))
+    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "verdicts": verdicts}
+    content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
+    (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copy(SCHEMA, site)
     badge = TEMPLATE.picture("claims", f"{book['in_band']} of {len(book['claims'])} in band")
     (site / "badge.svg").write_text(str(badge).strip(), encoding="utf-8")
