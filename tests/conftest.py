@@ -22,6 +22,11 @@ class Elsewhere(TorchFunctionMode):
 
     DEVICE = torch.device("meta")
 
+    class Generator(torch.Generator):
+        """A generator that lives there."""
+
+        device = torch.device("meta")
+
     def away(self, x):
         return x.to(self.DEVICE)
 
@@ -43,8 +48,12 @@ class Elsewhere(TorchFunctionMode):
             away = False
         elif len({self.is_away(t) for t in tensors if t.ndim}) > 1 and name != "__getitem__":
             raise RuntimeError(f"{name}: expected all tensors to be on the same device")
-        if away and (kwargs.get("generator") is not None or (name == "numpy" and not kwargs.get("force"))):
-            raise RuntimeError(f"{name}: this needs the CPU")
+        if isinstance(kwargs.get("generator"), self.Generator) is not away and kwargs.get("generator") is not None:
+            raise RuntimeError(f"{name}: the generator is on another device")
+        if name == "numpy" and away:
+            if not kwargs.get("force"):
+                raise TypeError("numpy reads the CPU alone")
+            away = False
         here = tree_map(lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs))
         return tree_map(lambda leaf: self.placed(leaf, away), func(*here[0], **here[1]))
 

@@ -89,6 +89,7 @@ TABLE = [
     ("yes for a size", lambda: random_masks(4, True, generator=GENERATOR), "whole numbers, got True"),
     ("no orders", lambda: random_orders(4, 0, generator=GENERATOR), "at least 1, got 0"),
     ("orders of nothing", lambda: random_orders(0, 3, generator=GENERATOR), "num_tokens.*got 0"),
+    ("all orders of nothing", lambda: all_orders(0), "num_tokens.*got 0"),
     ("too many orders", lambda: all_orders(10), "10! orders"),
     # PPCA
     ("a weight vector", lambda: PPCA(real(3), 0.1), r"\[D, K\], got shape \(3,\)"),
@@ -166,6 +167,7 @@ TABLE = [
     ("masks of numbers", lambda: mean_score(MODEL, ROWS, torch.zeros(2, 3)), "bool tensor.*torch.float32"),
     ("scored rows of NaN", lambda: mean_score(MODEL, holed(4, 3), SEEN[None]), "rows holds NaN"),
     ("an unknown kind of rows", lambda: KEPT.area(rows="all"), "'all'"),
+    ("one row for a population", lambda: exact_curve(PCA, ROWS[:1]).area(rows="sample"), "at least two rows"),
     ("rows that were not kept", lambda: KEPT.area(rows="sample"), "keep_rows=True"),
     ("a truncated sum over a gap", lambda: KEPT.truncated(3), "1..3.*1 3"),
     ("a truncated sum of nothing", lambda: KEPT.truncated(0), "1..3.*from 0 to 0"),

@@ -122,7 +122,9 @@ def test_a_draw_is_torchs_and_goes_to_the_data(draw, by_torch, elsewhere):
     with elsewhere:
         there = draw(elsewhere.away(LIKE), torch.Generator().manual_seed(5))
         assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), expected)
-        with pytest.raises(RuntimeError, match="this needs the CPU"):  # the device that is not there notices
+        back = draw(LIKE, elsewhere.Generator().manual_seed(5))
+        assert back.device == LIKE.device and torch.equal(back, expected)
+        with pytest.raises(RuntimeError, match="another device"):  # the device that is not there notices
             torch.rand(3, generator=torch.Generator(), device=elsewhere.DEVICE)
 
 

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from mptlml import exact_curve, mean_score, objectives, order_spread, score_curve, summarise
-from mptlml.models import PPCA, BernoulliMixture
+from mptlml.models import PPCA, BernoulliMixture, SecondMoment
 
 NUM_TOKENS = 4
 SIZES = range(1, NUM_TOKENS + 1)
@@ -195,6 +195,7 @@ def test_rows_with_masks_of_their_own(name, generator, monkeypatch):
 def test_exact_lml_is_the_mean_log_prob(problem):
     model, data, rows = problem
     assert objectives.exact_lml(model, data).item() == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-12)
+    assert isinstance(summarise(model, rows), SecondMoment if isinstance(model, PPCA) else torch.Tensor)
 
 
 class Echo:
@@ -204,6 +205,13 @@ class Echo:
 
     def vocabulary_log_prob(self, x, observed):
         return torch.where(observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0)
+
+
+def test_eighty_ten_ten_is_scored_where_it_is_asked(generator):
+    """Tokens 2 of words 0, 1, 2: a masked one echoes -1, another word w echoes w + 2, one left as it is 4."""
+    value = objectives.eighty_ten_ten(Echo(), torch.full((20_000, NUM_TOKENS), 2.0), 2, generator=generator)
+    expected, spread = 0.8 * -1 + 0.1 * (1 + 2) + 0.1 * 4, 1.7
+    assert value.item() / NUM_TOKENS == pytest.approx(expected, abs=4 * spread / math.sqrt(40_000))
 
 
 # Everything of the theorem that draws at random, as (name, call(model, data, generator)).
@@ -228,22 +236,24 @@ SUMMARISED = ("fixed_size", "uniform_size", "every_size", "bernoulli_rate")
 
 @pytest.mark.parametrize("name", [*DRAWS, *(f"{name} of a summary" for name in SUMMARISED)])
 def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
-    """Data on another device than the generator: the same numbers, on the data's device; same seed, same numbers."""
+    """Data on another device than the generator, or the other way round: the same numbers, on the data's device."""
     weight = torch.randn(NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
     draw = DRAWS[name.removesuffix(" of a summary")]
 
-    def value(weight, rows):
+    def value(weight, rows, generator):
         model = PPCA(weight, 0.5)
-        return draw(model, summarise(model, rows) if "summary" in name else rows, torch.Generator().manual_seed(3))
+        return draw(model, summarise(model, rows) if "summary" in name else rows, generator.manual_seed(3))
 
-    here = value(weight, rows)
+    here = value(weight, rows, torch.Generator())
+    assert np.array_equal(here, value(weight, rows, torch.Generator()))
+    assert here.shape == () or name not in vars(objectives)
     with elsewhere:
-        there = value(elsewhere.away(weight), elsewhere.away(rows))
+        there = value(elsewhere.away(weight), elsewhere.away(rows), torch.Generator())
+        back = value(weight, rows, elsewhere.Generator())
         if torch.is_tensor(here):
-            assert there.device == elsewhere.DEVICE
-    assert torch.equal(torch.as_tensor(here), torch.as_tensor(value(weight, rows)))
-    assert np.array_equal(here, there)
+            assert (there.device, back.device) == (elsewhere.DEVICE, rows.device)
+    assert np.array_equal(here, there) and np.array_equal(here, back)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -196,6 +196,10 @@ def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
     assert curve.dof[0] == pytest.approx(5)
     curve = score_curve(Ramp(), torch.ones_like(one), [2], num_masks=200, share_masks=False, generator=generator)
     assert curve.dof[0] == pytest.approx(4 * 199, rel=0.05)  # rows alike: those of all rows
+    shared = score_curve(Ramp(), one, [2, 5], num_masks=6, generator=generator)
+    assert shared.dof.tolist() == [5, 5]
+    own = score_curve(Ramp(), one, [5], num_masks=6, share_masks=False, generator=generator)
+    assert own.dof.tolist() == [math.inf]  # one mask exists: nothing varies
 
 
 def test_intervals_by_hand():
