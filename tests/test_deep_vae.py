@@ -55,7 +55,7 @@ def test_annealing_matches_dense_quadrature_where_the_posterior_has_two_peaks(ge
 
 def test_condensed_tokens_have_the_same_likelihood(generator):
     vae = network(num_tokens=40, num_latents=2)
-    x = rows_and_masks(generator, vae)[0]
+    x, half = rows_and_masks(generator, vae)
     small, y, rest = vae.condensed(x)
     assert small.num_tokens == 16 and y.shape == (8, 16)
     z = torch.randn(8, 2, generator=generator, dtype=torch.float64)
@@ -64,6 +64,8 @@ def test_condensed_tokens_have_the_same_likelihood(generator):
     one, two = (Importance(vae, seeded(), 2000).log_prob(x, observed)
                 for observed in (None, torch.ones_like(x, dtype=torch.bool)))
     torch.testing.assert_close(one, two, rtol=0, atol=0.05)
+    model = Importance(vae, seeded(), 2000)
+    torch.testing.assert_close(model.log_prob(x, half) + model.joint_log_prob(x, half), one, rtol=0, atol=0.1)
     walked = annealed_log_prob(vae, x[:2], generator=seeded(), num_draws=2000)
     torch.testing.assert_close(walked, one[:2], rtol=0, atol=0.2)
 
