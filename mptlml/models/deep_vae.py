@@ -47,11 +47,6 @@ class DeepVAE(nn.Module):
         self.decoder = _layers(num_latents, num_hidden, num_tokens, activation, generator)
         self.log_noise = nn.Parameter(torch.tensor(-1.0, device=generator.device))  # log s
 
-    @property
-    def last_layer(self) -> nn.Linear:
-        """The decoder's last map, H -> D, or K -> D of a linear decoder."""
-        return cast(nn.Linear, self.decoder[-1])
-
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of q(z | x): two tensors [..., K]."""
         mean, raw = self.encoder(x).chunk(2, -1)
@@ -123,19 +118,20 @@ class DeepVAE(nn.Module):
         Turning the axes of the tokens leaves noise of one variance as it is. The decoder's last layer reaches H of the
         D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. For
         whole rows only: an axis that was turned is no token any more. Only the decoder of the new network means
-        anything.
+        anything. Where D <= H all of it stays as it is, and the rest is 0. Without gradients.
         """
-        last = self.last_layer
+        last = cast(nn.Linear, self.decoder[-1])
+        if self.num_tokens <= last.in_features:
+            return self, x, x.new_zeros(len(x))
         turn, weight = torch.linalg.qr(last.weight.double())  # [D, H], [H, H]
         centred = x.double() - last.bias
         y = centred @ turn
         left, count = (centred - y @ turn.T).square().sum(-1), self.num_tokens - len(weight)
         rest = -0.5 * left / (2 * self.log_noise.double()).exp() - count * (self.log_noise + LOG_2PI / 2)
         small = copy.deepcopy(self)
-        small.num_tokens, layer = len(weight), nn.Linear(weight.shape[1], len(weight), device="meta")
+        small.num_tokens, layer = len(weight), cast(nn.Linear, small.decoder[-1])
         layer.weight = nn.Parameter(weight.to(last.weight), requires_grad=False)
         layer.bias = nn.Parameter(torch.zeros_like(last.bias[:len(weight)]), requires_grad=False)
-        small.decoder[-1] = layer
         return small, y.to(x), rest.to(x)
 
 

@@ -84,14 +84,22 @@ class Importance:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log sum_s r_s N(x_j; f_j(z_s), s^2), nats per token [..., D]; exactly 0 at observed tokens."""
         x, observed = checked(x, observed, self.vae)
-        return torch.cat([self._conditional(*block) for block in self._blocks(x, observed)]).view(x.shape)
+        parts = []
+        for rows, masks in self._blocks(x, observed):
+            tokens, log_weight = self._draw(rows, masks)
+            answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
+            if self.own_encoder:
+                bound = self._visible_elbo(rows, masks)
+                answer = answer + (bound - bound.detach())[..., None]  # nothing but a gradient
+            parts.append(torch.where(masks, 0.0, answer))
+        return torch.cat(parts).view(x.shape)
 
     def joint_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_M | x_R) of all hidden tokens at once, nats per row [...], from the same draws."""
         x, observed = checked(x, observed, self.vae)
         parts = []
         for rows, masks in self._blocks(x, observed):
-            tokens, log_weight = self._draw(self.vae, rows, masks, self._encoded(rows, masks))
+            tokens, log_weight = self._draw(rows, masks)
             hidden = torch.where(masks, 0.0, tokens).sum(-1)
             parts.append((log_weight.log_softmax(0) + hidden).logsumexp(0))
         return torch.cat(parts).view(x.shape[:-1])
@@ -102,29 +110,12 @@ class Importance:
 
     def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The same, and the effective sample size 1 / sum r_s^2 of each row: two tensors [...]."""
-        whole = observed is None
+        condense = observed is None and not torch.is_grad_enabled()  # `condensed` has no gradient
         x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
-        condense = whole and self.num_tokens > self.vae.last_layer.in_features
-        parts = []
-        for rows, masks in self._blocks(x, observed):
-            encoded = self._encoded(rows, masks)
-            if condense:
-                small, y, rest = self.vae.condensed(rows)
-                parts.append(self._draw(small, y, masks[:, :y.shape[1]], encoded)[1] + rest)
-            else:
-                parts.append(self._draw(self.vae, rows, masks, encoded)[1])
+        parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
         size = 1 / log_weight.softmax(0).square().sum(0)
         return (log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1])
-
-    def _conditional(self, x: Tensor, observed: Tensor) -> Tensor:
-        """`conditional_log_prob` of one block, x and observed [n, D]."""
-        tokens, log_weight = self._draw(self.vae, x, observed, self._encoded(x, observed))
-        answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
-        if self.own_encoder:
-            bound = self._visible_elbo(x, observed)
-            answer = answer + (bound - bound.detach())[..., None]  # nothing but a gradient
-        return torch.where(observed, 0.0, answer)
 
     def _visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
         """The ELBO of log p(x_R), nats per row [N], one draw of z per row; its gradient reaches the encoder alone."""
@@ -136,23 +127,25 @@ class Importance:
         fit = -0.5 * misfit.square().sum(-1) / (2 * vae.log_noise.detach()).exp()
         return fit - 0.5 * (mean.square() + deviation.square()).sum(-1) + deviation.log().sum(-1)
 
-    def _encoded(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation [N, K] of the encoder's answer to the visible tokens."""
-        mean, deviation = self.vae.encode(filled(x, observed, self.fill))
-        return (mean.detach(), deviation.detach()) if self.own_encoder else (mean, deviation)
-
-    def _draw(self, vae: DeepVAE, x: Tensor, observed: Tensor, encoded: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _draw(self, x: Tensor, observed: Tensor, condense: bool = False) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D].
 
-        vae: this network, or its condensed form; encoded: what the encoder says of the rows.
+        condense: x are whole rows, worked out as `DeepVAE.condensed`; the first answer is then of its tokens.
         """
-        mean, deviation = encoded
+        mean, deviation = self.vae.encode(filled(x, observed, self.fill))
+        if self.own_encoder:
+            mean, deviation = mean.detach(), deviation.detach()
+        vae, rest = self.vae, x.new_zeros(())
+        if condense:
+            vae, x, rest = vae.condensed(x)
+            observed = observed[:, :x.shape[1]]
         if self.proposal == "encoder":
             u = randn((self.num_samples, *mean.shape), mean, self.generator)
-            log_density = -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
-            return _weighed(vae, x, observed, mean + deviation * u, log_density)
-        proposal = self._fitted_proposal(vae, x, observed, mean)
-        return _weighed(vae, x, observed, *proposal.draw(self.num_samples, self.generator))
+            z, log_density = mean + deviation * u, -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
+        else:
+            z, log_density = self._fitted_proposal(vae, x, observed, mean).draw(self.num_samples, self.generator)
+        tokens, log_weight = _weighed(vae, x, observed, z, log_density)
+        return tokens, log_weight + rest
 
     @torch.no_grad()
     def _fitted_proposal(self, vae: DeepVAE, x: Tensor, observed: Tensor, mean: Tensor) -> StudentT:
@@ -194,9 +187,8 @@ def annealed_log_prob(vae: DeepVAE, x: Tensor, *, generator: Generator, num_draw
     check_count(num_draws, "num_draws", at_least=2)
     check_count(num_moves, "num_moves")
     x = checked(x, torch.ones_like(x, dtype=torch.bool), vae)[0]
-    total, inverse_temperature = x.new_zeros(len(x)), x.new_zeros(len(x))
-    if vae.num_tokens > vae.last_layer.in_features:
-        vae, x, total = vae.condensed(x)
+    vae, x, total = vae.condensed(x)
+    inverse_temperature = torch.zeros_like(total)
     z = randn((num_draws, len(x), vae.num_latents), x, generator)
     log_likelihood = vae.token_log_prob(x, z).sum(-1)  # log p(x | z) [S, N]
     while (inverse_temperature < 1).any():

@@ -87,10 +87,6 @@ class LinearVAE:
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
         self.log_partition = softplus(self.logits)  # the normaliser of each token at each node: it reads no row
 
-    def with_rule(self, rule: Rule, dtype: torch.dtype = torch.float64) -> "LinearVAE":
-        """The same weights, detached, under another rule."""
-        return LinearVAE(self.weight.detach().to(dtype), self.bias.detach().to(dtype), rule)
-
     def adaptive_log_prob(self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3) -> Tensor:
         """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around each row's own peak.
 
@@ -125,10 +121,7 @@ class LinearVAE:
 
         observed [P, D]: mask p is that of the rows x[p]. The numbers are those of `conditional_log_prob`, worked out at
         the masked tokens alone: at 15% a sixth of the work. A mask of no token has the sum 0.
-        Raises ValueError: x that is not [P, N, D], observed that is not [P, D].
         """
-        if x.ndim != 3 or observed.shape != (x.shape[0], x.shape[2]):
-            raise ValueError(f"rows [P, N, D] need masks [P, D], got {tuple(x.shape)} and {tuple(observed.shape)}")
         shares, sums = self.posterior(x, observed[:, None]), []
         for rows, share, hidden in zip(x, shares, ~observed, strict=True):
             logits = self.rule.nodes @ self.weight[hidden].T + self.bias[hidden]  # [Q, masked]
