@@ -26,15 +26,15 @@ BOOK_ONLY = {"matplotlib", "transformers", "torchvision", "sklearn", "pandas", "
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """The wheel of a copy of the sources, unpacked; no connection is needed."""
+    """The wheel of a copy of the sources, unpacked; it and the source archive are fit to be published."""
     copy, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("away")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(PACKAGE, copy / "mptlml", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", copy, copy]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    with zipfile.ZipFile(*copy.glob("*.whl")) as wheel:
+    python = [sys.executable, "-m"]
+    subprocess.run([*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True)
+    subprocess.run([*python, "twine", "check", "--strict", *(copy / "dist").iterdir()], check=True)
+    with zipfile.ZipFile(*copy.glob("dist/*.whl")) as wheel:
         wheel.extractall(folder)
     return folder
 
