@@ -24,7 +24,7 @@ from mptlml.report import book, chapter, claims, figures, mystnb, records
 
 ROOT = Path(__file__).parents[1]
 ENTRY = """
-- {id: %s, chapter: %s, place: Table 1, statement: "1 < 2 & so on.", paper: "1.5", unit: null, band: [1, 2], why: a law,
+- {id: %s, chapter: %s, kind: before, place: Table 1, statement: "1 < 2 & so on.", paper: "1.5", unit: null, band: [1, 2], why: a law,
    verdict: partly, format: ".2f", how: %s}
 """
 COUNTED = '"mean over {cases} rows and {seeds} seeds"'
@@ -97,6 +97,24 @@ def test_a_claim_inside_its_band(value, shown):
     assert claims.verdict(entry, record) == "partly" and claims.how(entry, record) == "exact"
 
 
+@pytest.mark.parametrize(("value", "form", "text"), [
+    (-1.5, ".2f", "−1.50"), (-0.001, ".2f", "0.00"), (4.2e-16, ".0e", "4 × 10⁻¹⁶"), (0, ".0e", "0"), (1e-10, "g", "1 × 10⁻¹⁰"),
+    (1.2111e92, ".4e", "1.2111 × 10⁹²"), (2.5, "+.1f", "+2.5"), (math.inf, "g", "inf"),
+])
+def test_numbers_are_written_as_people_write_them(value, form, text):
+    assert claims.number(value, form) == text
+
+
+@pytest.mark.parametrize(("unit", "record", "text"), [
+    ("%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."), ("ratio", {"value": 2}, "By 2.00."),
+    ("nats per row", {"value": 2}, "By 2.00 nats per row."), (None, {"value": 2}, "By 2.00."),
+    ("%", {"reason": "no data"}, "By −3 to 4%."), ("nats per row", {"reason": "no data"}, "By −3 to 4 nats per row."),
+])
+def test_a_statement_holds_the_measured_value_or_the_band(unit, record, text):
+    entry = {"statement": "By {value}.", "format": ".2f", "unit": unit, "band": [-3, 4]}
+    assert claims.statement(entry, record) == text
+
+
 @pytest.mark.parametrize("value", [0.999, 2.001, math.inf, -math.inf, math.nan, torch.tensor(math.nan)])
 def test_a_claim_outside_its_band_stops_the_page(value, shown):
     with pytest.raises(report.ClaimError, match=r"a: 1 < 2 & so on. Measured .*, the band is \[1, 2\] \(a law\)"):
@@ -156,7 +174,7 @@ def test_a_claim_that_was_not_run_says_why(shown):
 
 @pytest.mark.parametrize(("old", "new", "problem"), [
     ("why: a law,", "", "its fields are"), ("why: a law,", "why: a law, more: 1,", "its fields are"),
-    ("partly", "proved", "verdict must be"), ("id: a,", "id: A b,", "id must be"), ("a law", "null", "why must be"),
+    ("partly", "proved", "verdict must be"), ("before", "later", "kind must be"), ("id: a,", "id: A b,", "id must be"), ("a law", "null", "why must be"),
     ("how: exact", 'how: "{rows} rows"', "how must be"), ('"1.5"', "1.5", "paper must be"),
     ("[1, 2]", "[2, 1]", "lower one first"), ("[1, 2]", "[1, 1e3]", "two numbers"),  # YAML reads 1e3 as text
     ("id: b", "id: a", "share an id"),

@@ -19,14 +19,14 @@ sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import book_outputs  # noqa: E402
 import book_records  # noqa: E402
 
-from mptlml.report.claims import VERDICTS, claims, how, value_text, verdict  # noqa: E402
+from mptlml.report.claims import KINDS, VERDICTS, claims, how, value_text, verdict  # noqa: E402
 from mptlml.report.records import MIME  # noqa: E402
 
 SITE = ROOT / "_build" / "html"
 CLAIMS = claims(ROOT / "book" / "claims.yml")
 FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
 SCHEMA = book_records.claims_schema()
-CLAIM = {"id": "a", "chapter": "01_one", "place": "Table 1", "statement": "1 < 2, always.", "paper": None,
+CLAIM = {"id": "a", "chapter": "01_one", "kind": "exact", "place": "Table 1", "statement": "1 < 2, {value}.", "paper": None,
          "unit": "nats", "band": [1, 2], "why": "a law", "verdict": "new", "format": ".2f",
          "how": "largest error over {cases} rows"}
 COST = {"kind": "cost", "seconds": 12.34, "versions": {"python": "3.11"}, "machine": {"cores": 2, "gpu": False}}
@@ -64,11 +64,12 @@ def small(tmp_path, monkeypatch):
 def test_the_records_of_all_chapters_are_gathered(small):
     book = small()
     first, second = book["claims"]
-    assert first["how"] == "largest error over 4,000 rows" and first["statement"] == "1 < 2, always."
+    assert first["how"] == "largest error over 4,000 rows" and first["statement"] == "1 < 2, 1.50 ± 0.10 nats."
     assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.3)
     assert first["url"] == "notebooks/01_one.html#claim-a"
     assert (second["value"], second["text"], second["verdict"], second["how"]) == (
         None, "–", "not run here", "no data here")
+    assert second["statement"] == "1 < 2, 1 to 2 nats." and first["kind"] == "exact"
     assert [chapter["title"] for chapter in book["chapters"].values()] == ["First", "Second"]
     assert book["problems"] == ["03 has not run for its sources as they are, or not to report.closing()"]
 
@@ -82,7 +83,7 @@ def test_the_site_gets_its_data(small, tmp_path):
     book_records.write_files(small(), tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
-    assert found["summary"] == {"claims": 2, "in_band": 1, "verdicts": {"new": 1, "not run here": 1}}
+    assert found["summary"] == {"claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
     badge = ElementTree.parse(tmp_path / "badge.svg").getroot()
     texts = [part.text for part in badge.iter() if part.tag.endswith("}text")]
@@ -90,7 +91,7 @@ def test_the_site_gets_its_data(small, tmp_path):
 
 
 @pytest.mark.parametrize("change", [
-    {"value": "1.5"}, {"stderr": -1}, {"seeds": 0}, {"band": [1]}, {"verdict": "true"}, {"id": "A b"}, {"more": 1},
+    {"value": "1.5"}, {"stderr": -1}, {"seeds": 0}, {"band": [1]}, {"verdict": "true"}, {"kind": "late"}, {"id": "A b"}, {"more": 1},
     *({name: ...} for name in SCHEMA["properties"]["claims"]["items"]["required"]),
 ], ids=str)
 def test_the_schema_refuses_other_values_and_misses_each_field(small, change):
@@ -104,8 +105,8 @@ def test_the_schema_refuses_other_values_and_misses_each_field(small, change):
 def test_the_template_escapes_and_counts(small):
     book = small()
     box = BeautifulSoup(book_records.drawn({"kind": "claim", "id": "a"}, book), "html.parser")
-    assert "1 < 2, always. 1.50 ± 0.10 (band 1 to 2)" in box.summary.get_text()
-    assert [link["href"] for link in box.select("dd a")] == ["../book/scorecard.html#claim-a"]
+    assert "1 < 2, 1.50 ± 0.10 nats. 1.50 ± 0.10 (band 1 to 2)" in box.summary.get_text()
+    assert [link["href"] for link in box.select("dd a")] == [f"../book/scorecard.html#{name}" for name in ("kinds", "claim-a")]
     assert "1 of 2 claims" in book_records.drawn(COST | {"chapter": "01_one", "megabytes": 9}, book)
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, book)
     assert book_records.drawn({"kind": "data", "note": ""}, book) == "" == book_records.drawn({"kind": "columns"}, book)
@@ -139,12 +140,15 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
         story, row = page(address).find(id=anchor), scorecard.find("tr", id=anchor)
         for part in (story, row):
             assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
+            assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {entry["kind"]}, claim["id"]
             text = part.get_text().replace("’", "'") + "–"
             assert claim["how"] in text and claim["text"] in text, claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
     said = f"Claims: {found['summary']['in_band']} of {len(CLAIMS)} in band"
     for name in ("intro", "scorecard"):
         assert page(f"book/{name}.html").select_one("img.claims-badge")["alt"] == said
+    legend = scorecard.find(id="kinds").find_next("ul").select("li > p > strong")
+    assert [word.get_text() for word in legend] == list(KINDS)
     equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])
     assert len(scorecard.select("table.equations tbody tr")) == equations >= 15
 

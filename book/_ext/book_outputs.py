@@ -15,7 +15,7 @@ import nbformat
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import claims, how, value_text, verdict
+from mptlml.report.claims import claims, how, statement, value_text, verdict
 from mptlml.report.records import MIME
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
@@ -78,9 +78,9 @@ def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
 def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
     """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
     return {
-        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band", "statement", "why")},
+        **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
-        "text": value_text(entry, record), "how": how(entry, record), "verdict": verdict(entry, record),
+        "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record), "verdict": verdict(entry, record),
         "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
     }
 

@@ -26,15 +26,17 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import VERDICTS
+from mptlml.report.claims import KINDS, VERDICTS, band_text, with_unit
 from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-TEMPLATE = Environment(
+PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: value.replace("'", "’") if isinstance(value, str) else value,  # as elsewhere on the pages
-).get_template("book_records.html").module
+)
+PAGES.filters.update(band=band_text, with_unit=with_unit)
+TEMPLATE = PAGES.get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
@@ -43,7 +45,7 @@ def read_records(root: Path) -> dict:
     """What all chapters said, as `book_outputs.gather` wrote it down, and what pages need beside it."""
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     return found | {
-        "figures": read_figures(root, found), "settings": settings(found["chapters"]), "verdicts": VERDICTS,
+        "figures": read_figures(root, found), "settings": settings(found["chapters"]), "kinds": KINDS, "verdicts": VERDICTS,
         "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in found["claims"]
                       if EQUATION.match(claim["how"])],
         # measured, hence in its band: others stop the build
@@ -141,15 +143,17 @@ class Claim(SphinxRole):
 
 def claims_json(book: dict) -> dict:
     """The content of claims.json."""
-    verdicts = dict(sorted(Counter(claim["verdict"] for claim in book["claims"]).items()))
-    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "verdicts": verdicts}
+    kinds, verdicts = (dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
+                       for name in ("kind", "verdict"))
+    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "kinds": kinds, "verdicts": verdicts}
     return {"$schema": "claims.schema.json", "version": book["version"], "summary": summary, "claims": book["claims"]}
 
 
 def claims_schema() -> dict:
-    """What stands in claims.json, as a JSON Schema; its verdicts are those of mptlml.report."""
+    """What stands in claims.json, as a JSON Schema; its kinds and verdicts are those of mptlml.report."""
     schema = json.loads((HERE / "claims.schema.json").read_text(encoding="utf-8"))
-    schema["properties"]["claims"]["items"]["properties"]["verdict"]["enum"] = list(VERDICTS)
+    claim = schema["properties"]["claims"]["items"]["properties"]
+    claim["kind"]["enum"], claim["verdict"]["enum"] = list(KINDS), list(VERDICTS)
     return schema
 
 
