@@ -16,11 +16,19 @@
     });
   };
 
+  /* The size nearest to a rate, at least one token. */
+  const nearest = (rate, D) => Math.max(1, Math.round(rate * D));
+
   const build = (figure, data) => {
     const which = figure.select("Model and rows", data.cases.map((some) => some.name));
     const at = figure.range("Tokens masked, m", { min: 1, max: data.cases[0].scores.length, value: data.start,
       text: (m) => `${m} (${Math.round(100 * m / data.cases[+which.value].scores.length)}%)` });
-    let shown = 0;
+    let [shown, rate] = [0, data.start / data.cases[0].scores.length]; // the rate asked for: D need not allow it
+    at.addEventListener("input", () => { rate = at.value / at.max; });
+    const go = () => { at.value = nearest(rate, +at.max); at.say(); };
+    for (const percent of [15, 25]) {
+      figure.button(`About ${percent}%`, () => { rate = percent / 100; go(); figure.draw(); });
+    }
     figure.key([["black line", "the MPT curve S(m)"], ["orange area", "counted too much"], ["blue area", "left out"],
       ["green dashed", "LML divided by D"], ["red line", "your rate"], ["green dot", "the rate without bias, m*"]]);
 
@@ -28,10 +36,8 @@
       const { scores, lml } = data.cases[+which.value];
       const D = scores.length;
       if (shown !== +which.value) { // another number of tokens: keep the rate
-        const share = +at.value / +at.max;
-        Object.assign(at, { max: D, value: Math.max(1, Math.round(share * D)) });
-        shown = +which.value;
-        at.say();
+        [at.max, shown] = [D, +which.value];
+        go();
       }
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
@@ -50,7 +56,7 @@
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 240 },
         { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats a token", xticks });
       scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "orange" : "blue"));
-      curve.line(scores.flatMap((score, k) => [[k + 0.5, score], [k + 1.5, score]]), "black");
+      curve.line(Moving.steps(scores), "black");
       curve.rule("y", lml / D, "green dashed");
       curve.rule("y", height, "red thin");
       curve.rule("x", m, "red line");
@@ -69,5 +75,5 @@
     };
   };
 
-  Moving.kind("rate", { build, biases, crossings });
+  Moving.kind("rate", { build, biases, crossings, nearest });
 })();

@@ -13,7 +13,6 @@
     const D = data.tokens;
     const lowest = Math.min(...data.curves.flat()) * 1.08;
     const level = [Math.min(...data.lmls) * 1.05, Math.max(data.truth, ...data.lmls) * 0.6];
-    const sizes = data.curves[0].map((_, k) => k + 1);
 
     return () => {
       const k = +at.value;
@@ -27,11 +26,11 @@
       const percent = [0, 25, 50, 75, 100].map((p) => [p * D / 100, `${p}%`]);
 
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width: half, height: 280 },
-        { x: [0, D], y: [lowest, 0.5], xlabel: "tokens masked", ylabel: "S(m), nats a token", xticks: percent,
+        { x: [0.5, D + 0.5], y: [lowest, 0.5], xlabel: "tokens masked", ylabel: "S(m), nats a token", xticks: percent,
           left: 42 });
-      const points = sizes.map((m) => [m, data.curves[k][m - 1]]);
-      curve.area([[1, 0], ...points, [D, 0]], "blue");
-      curve.line(points, "blue");
+      const steps = Moving.steps(data.curves[k]);
+      curve.area([[0.5, 0], ...steps, [D + 0.5, 0]], "blue");
+      curve.line(steps, "blue");
       curve.rule("y", lml / D, "black dashed");
 
       const box = narrow ? { left: 0, top: 280, width, height: 190 }
