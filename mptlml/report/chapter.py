@@ -5,8 +5,11 @@ import platform
 import resource
 import sys
 import time
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
+
+import torch
 
 from . import records
 from .claims import ClaimError, claims
@@ -23,15 +26,12 @@ def start(chapter: str) -> None:
     use_style(chapter)
 
 
-def data_used(data: Any, note: str = "") -> None:
-    """Name data that this chapter reads: images or texts with their `source` and `note`, or else a name and a note.
-
-    A note says what a default stands in for, and is shown as a visible notice. What was named before is not named
-    again.
-    """
-    source, note = (data, note) if isinstance(data, str) else (data.source, data.note)
-    if {"kind": "data", "source": source, "note": note} not in records.running.records:
-        records.emit("data", f"data: {source}" + f" (a default: {note})" * bool(note), source=source, note=note)
+def data_used(data: Any) -> None:
+    """Name images or texts that this chapter reads, once; their note shows what a default stands in for."""
+    record = {"source": data.source, "note": data.note}
+    if {"kind": "data", **record} not in records.running.records:
+        note = f" (a default: {data.note})" if data.note else ""
+        records.emit("data", f"data: {data.source}{note}", **record)
 
 
 def closing() -> None:
@@ -61,11 +61,8 @@ def _setting() -> dict[str, dict[str, Any]]:
     """What a chapter runs on, without the name of a machine or a person, and without a path."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
-        try:
+        with suppress(metadata.PackageNotFoundError):  # most chapters do not need the text libraries
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:  # most chapters do not need the text libraries
-            continue
-    torch = sys.modules.get("torch")
     machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count(),
-               "gpu": bool(torch and torch.cuda.is_initialized())}
+               "gpu": torch.cuda.is_initialized()}
     return {"versions": versions, "machine": machine}

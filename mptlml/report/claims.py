@@ -3,7 +3,6 @@
 At run time a claim needs its band alone: the words of an entry change no output of a chapter.
 """
 
-import math
 import re
 from functools import cache
 from pathlib import Path
@@ -12,13 +11,11 @@ from typing import Any, SupportsFloat
 import yaml
 
 from ..checks import check_count
-from .book import book_folder
 from .records import emit
 
 NOT_RUN = "not run here"
 KINDS = ("before", "after", "exact", "stored")  # how a band came to be: the scorecard says what each means
 VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN)  # an entry has one of the first four
-COUNTS = ("seeds", "cases")
 TEXTS = {  # the fields of an entry beside its band, and what each must match
     "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
     "paper": ".+", "unit": ".+",
@@ -26,8 +23,25 @@ TEXTS = {  # the fields of an entry beside its band, and what each must match
 }
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of a mere number
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
-Entry = dict[str, Any]  # of book/claims.yml
-Record = dict[str, Any]  # of the kind "claim"
+Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
+
+
+def book_folder() -> Path:
+    """The folder book/ of a copy of the book: looked for upwards from the working directory, then beside the package.
+
+    Raises FileNotFoundError where there is none: the package alone has neither claims nor stored results.
+    """
+    here = Path.cwd()
+    for root in (here, *here.parents, Path(__file__).parents[2]):
+        if (root / "book" / "claims.yml").is_file():
+            return root / "book"
+    raise FileNotFoundError(f"no book/claims.yml in {here}, above it, or beside the package: run this in a copy of the "
+                            "book's repository, which holds the claims and the stored results")
+
+
+def stored(name: str) -> Path:
+    """The path of a file of stored results, book/data/NAME. Raises FileNotFoundError where there is no book."""
+    return book_folder() / "data" / name
 
 
 class ClaimError(AssertionError):
@@ -35,23 +49,21 @@ class ClaimError(AssertionError):
 
 
 @cache
-def claims(path: Path | None = None) -> dict[str, Entry]:
+def claims(path: Path | None = None) -> dict[str, Fields]:
     """All claims of the book, or of another such file: {id: entry}, in the file's order.
 
     Raises ValueError: an id twice, or as `check_entry`; FileNotFoundError where there is no book.
     """
     path = path or book_folder() / "claims.yml"
     entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    for entry in entries:
-        check_entry(entry)
-    known = {entry["id"]: entry for entry in entries}
+    known = {check_entry(entry)["id"]: entry for entry in entries}
     if len(known) < len(entries):
         raise ValueError(f"two claims of {path} share an id")
     return known
 
 
-def check_entry(entry: Entry) -> None:
-    """The schema of an entry: TEXTS, of which paper and unit may be null, and the band. Raises ValueError."""
+def check_entry(entry: Fields) -> Fields:
+    """An entry that has the fields TEXTS, of which paper and unit may be null, and a band; else raises ValueError."""
     name = f"claim {entry.get('id')!r} is not well formed"
     if entry.keys() != {*TEXTS, "band"}:
         raise ValueError(f"{name}: its fields are {sorted(entry)}, not {sorted([*TEXTS, 'band'])}")
@@ -63,6 +75,7 @@ def check_entry(entry: Entry) -> None:
     low, high = entry["band"]
     if isinstance(low, str) or isinstance(high, str) or not low <= high:
         raise ValueError(f"{name}: its band must be two numbers, the lower one first, got {entry['band']}")
+    return entry
 
 
 def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *, spread: SupportsFloat | None = None,
@@ -74,36 +87,24 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     taken; each is given where `how` shows it, as {seeds} and {cases}, and nowhere else.
 
     Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list, ValueError
-    for counts below 1 or that do not match `how`, and for a stderr or spread that is negative or not finite.
+    for counts below 1 or that do not match `how`, and for a stderr or spread that is not finite.
     """
-    entry = claims()[id]
-    if stderr is not None and spread is not None:
-        raise ValueError(f"{id}: after the ± stands the standard error or the spread, not both")
-    record: Record = {"id": id, "value": float(value)}
+    entry, record = claims()[id], {"id": id, "value": float(value)}
     for name, error in (("stderr", stderr), ("spread", spread)):
         record[name] = None if error is None else float(error)
-        if error is not None and not 0 <= record[name] < math.inf:
-            raise ValueError(f"{id}: {name} must be finite and not negative, got {record[name]}")
     for name, count in (("seeds", seeds), ("cases", cases)):
         record[name] = None if count is None else check_count(count, f"{id}: {name}")
-    check_counts(entry, record)
+    how(entry, record)
     (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
     if not low <= record["value"] <= high:  # NaN fails too
-        raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] ({entry['why']})")
+        raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
+                         f"({entry['why']})")
     emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
 
 
 def not_run(id: str, reason: str) -> None:
     """Say that a claim could not be checked here, and why. Raises KeyError for one that is not listed."""
     emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
-
-
-def check_counts(entry: Entry, record: Record) -> None:
-    """Refuse seeds or cases that are recorded where `how` does not show them, or the reverse. Raises ValueError."""
-    for name in COUNTS:
-        if "reason" not in record and (record[name] is not None) != (f"{{{name}}}" in entry["how"]):
-            raise ValueError(f"{entry['id']}: {name} = {record[name]}, but `how` in book/claims.yml says "
-                             f"{entry['how']!r}")
 
 
 def number(value: float, form: str) -> str:
@@ -122,31 +123,35 @@ def with_unit(text: str, unit: str | None) -> str:
     return f"{text}%" if unit == "%" else f"{text} {unit}"
 
 
-def value_text(entry: Entry, record: Record) -> str:
+def value_text(entry: Fields, record: Fields) -> str:
     """The value and its error as pages write them, "2.06 ± 0.01"; a dash where the claim was not run."""
     numbers = [record.get(name) for name in ("value", "stderr", "spread")]
     return " ± ".join(number(found, entry["format"]) for found in numbers if found is not None) or "–"
 
 
-def band_text(entry: Entry) -> str:
+def band_text(entry: Fields) -> str:
     """The band as pages write it, "0 to 1 × 10⁻¹⁰"."""
     low, high = (number(end, "g") for end in entry["band"])
     return f"exactly {low}" if low == high else f"{low} to {high}"
 
 
-def statement(entry: Entry, record: Record) -> str:
+def statement(entry: Fields, record: Fields) -> str:
     """What is claimed, with the measured value and its unit for {value}; the band where the claim was not run."""
     text = band_text(entry) if "reason" in record else value_text(entry, record)
     return str(entry["statement"]).replace("{value}", with_unit(text, entry["unit"]))
 
 
-def verdict(entry: Entry, record: Record) -> str:
+def verdict(entry: Fields, record: Fields) -> str:
     """How the claim came out, one of VERDICTS."""
     return NOT_RUN if "reason" in record else entry["verdict"]
 
 
-def how(entry: Entry, record: Record) -> str:
-    """How the value was measured, with its counts, or why it was not. Raises ValueError as `check_counts`."""
-    check_counts(entry, record)
-    counts = {name: f"{record.get(name) or 0:,}" for name in COUNTS}
-    return record.get("reason") or " ".join(entry["how"].split()).format(**counts)
+def how(entry: Fields, record: Fields) -> str:
+    """How the value was measured, with its counts, or why it was not. Raises ValueError: counts that do not match."""
+    if "reason" in record:
+        return record["reason"]
+    for name in ("seeds", "cases"):
+        if (record[name] is not None) != (f"{{{name}}}" in entry["how"]):
+            raise ValueError(f"{entry['id']}: {name} = {record[name]}, but its `how` in claims.yml is {entry['how']!r}")
+    counts = {name: f"{record[name]:,}" for name in ("seeds", "cases") if record[name]}
+    return " ".join(entry["how"].split()).format(**counts)

@@ -1,26 +1,27 @@
-"""Figures: one style, colours that mean one thing throughout the book, stills, and figures that move."""
+"""Figures and tables: one style, colours that mean one thing throughout the book, and the numbers behind them."""
 
 import html
 import io
 import json
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 
+from ..curve import Estimate
 from . import records
+from .claims import value_text
 
 # Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
-
-MOVING = ("mask", "theorem", "convergence", "training", "rate")  # each has its script, book/_static/moving-KIND.js
-MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with the scripts a moving figure stays below 200 kB
 
 
 def use_style(chapter: str) -> None:
@@ -40,30 +41,23 @@ def glue_figure(name: str, figure: Figure, alt: str) -> None:
     records.keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure, name)}</div>')
 
 
-def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str = "", *, digits: int = 5,
+def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str, *, digits: int = 5,
            name: str | None = None) -> None:
     """Show a figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
 
-    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
-    `digits` decimals. still: the matplotlib figure that stands in where no script runs (in print, in Jupyter); it is
-    closed. alt: what the still shows. caption: plain text. name: keep it for {glue:any} on another page too. Raises
-    ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
+    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals. still:
+    the figure that stands in where no script runs (in print, in Jupyter); it is closed. alt: what the still shows.
+    caption: plain text. name: keep it for {glue:any} on another page too. Raises ValueError: a number is not finite.
     """
-    if kind not in MOVING:
-        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
     records.running.moving_figures += 1
     key = f"{records.running.name}-moving-{records.running.moving_figures}"
-    picture = svg(still, key)
-    size = len(numbers.encode()) + len(picture.encode())
-    if size > MOST_MOVING:
-        raise ValueError(f"the moving figure {kind!r} has {size} bytes, at most {MOST_MOVING} are allowed")
     figure = f'''<figure class="moving" data-kind="{kind}" id="{key}">
-<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
+<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{svg(still, key)}</div>
 <figcaption>{html.escape(caption)}</figcaption>
 <script type="application/json">{numbers}</script></figure>'''
-    records.show(figure)
+    records.display(HTML(figure))
     if name is not None:
         records.keep(name, "text/html", figure)
 
@@ -74,5 +68,28 @@ def svg(figure: Figure, key: str) -> str:
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
     text = buffer.getvalue()
-    picture = text[text.index("<svg"):text.rindex("</svg>") + len("</svg>")]
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", picture)
+    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", text[text.index("<svg"):].strip())
+
+
+def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
+          formats: Sequence[str] | None = None) -> None:
+    """Show rows as an HTML table with a caption; `formats` gives each column's format spec ("" for strings).
+
+    Raises ValueError: a row of another length than the header.
+    """
+    formats = formats or [""] * len(header)
+    # A value and its error stay on one line.
+    cells = [[format(value, spec).replace(" ± ", "\u00a0±\u00a0") for value, spec in zip(row, formats, strict=True)]
+             for row in rows]
+    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+    records.display(HTML(
+        f'<div class="table-wrapper"><table class="table"><caption>{html.escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
+
+
+def bracket(estimate: Estimate, digits: int = 3) -> str:
+    """An Estimate as "mean ± stderr" with so many digits, for tables."""
+    numbers = {"value": estimate.mean, "stderr": estimate.stderr if estimate.stderr == estimate.stderr else None}
+    return value_text({"format": f".{digits}f"}, numbers)

@@ -6,17 +6,17 @@ The records, by kind:
     columns   key, columns: the numbers of a figure or table, [name, one value per row] each, null where one is missing
     data      source, note: data that the chapter read; the note says what a default stands in for
     cost      chapter, seconds, megabytes, versions {library: version}, machine {system, architecture, cores, gpu}
-
-The book's builder gathers them and draws what its pages show of them. Nothing here needs the book's tools.
 """
 
 import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from IPython.display import HTML, display
+import numpy as np
+from IPython.display import display
 
 MIME = "application/vnd.mptlml+json"
 NAMED = "application/papermill.record/"  # in front of a MIME type: a named value, as papermill and MyST-NB store it
@@ -49,6 +49,19 @@ def glue(name: str, value: Any) -> None:
     keep(name, "text/plain", repr(value.item() if hasattr(value, "item") else value))
 
 
-def show(html: str) -> None:
-    """Display HTML, which no program reads back."""
-    display(HTML(html))
+def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
+    """Emit the numbers of a figure or table of the paper, which the site offers as the CSV file `<key>.csv`.
+
+    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings} or a data
+    frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises ValueError: no columns,
+    columns of unequal length or of more than one dimension, an infinite number, a key that is no file name.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", key):
+        raise ValueError(f"a figure's data need a key of lower-case letters, digits and hyphens, got {key!r}")
+    values = plain(dict(columns.items()), lambda number: float(f"{number:.8g}"))
+    shapes = {name: np.shape(column) for name, column in values.items()}
+    if [len(shape) for shape in set(shapes.values())] != [1]:
+        raise ValueError(f"{key}: columns need one value per row, all as many rows, got the shapes {shapes}")
+    # Pairs, for a notebook's file sorts the keys of what it stores, and columns have an order.
+    pairs = [[name, [None if value != value else value for value in column]] for name, column in values.items()]
+    emit("columns", f"numbers of {key}: {len(pairs[0][1])} rows", key=key, columns=pairs)
