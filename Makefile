@@ -10,18 +10,19 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN := $(BIN)/python book/_ext
 
-# Two chapters run at a time, so that each gets one thread.
+# What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.
 export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export NUMEXPR_NUM_THREADS := 1
-# The kernel and the packages of .venv, whatever else is installed.
+# The kernel and the packages of .venv, whatever else is installed, and no settings from a reader's home.
 export JUPYTER_PREFER_ENV_PATH := 1
 export JUPYTER_PLATFORM_DIRS := 1
 export PYTHONNOUSERSITE := 1
+export IPYTHONDIR := $(CURDIR)/_build/.ipython
 export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
-unexport PYTHONPATH
-unexport JUPYTER_PATH
+export PYDEVD_DISABLE_FILE_VALIDATION := 1
+unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
 .PHONY: help env book execute test pairs lint links newest archive pdf publish clean distclean

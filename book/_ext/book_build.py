@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from book_digest import ROOT, chapters, digest
-from book_execute import quiet_environment
 from book_outputs import locked, place
 
 STAMP = ".book-fingerprint"  # in _build: what the pages there were made from
@@ -48,16 +47,12 @@ def build(root: Path = ROOT) -> int:
     for name in ("html", ".doctrees", "jupyter_execute"):
         shutil.rmtree(out / name, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", "-W", "--keep-going", str(root)]
-    status = subprocess.run(command, cwd=root, env=quiet_environment(root), check=False).returncode
+    status = subprocess.run(command, cwd=root, check=False).returncode
     if status == 0:
         (out / STAMP).write_text(fingerprint(root))
     return status
 
 
-def main() -> int:
-    with locked(ROOT / "_build" / ".lock"):  # two builds at once would delete each other's pages
-        return build()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    with locked(ROOT / "_build" / ".lock"):  # two builds at once would delete each other's pages
+        sys.exit(build())

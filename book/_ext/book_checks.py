@@ -13,9 +13,6 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 
 ADDRESSES = ("src", "srcset", "poster", "data", "href", "xlink:href")  # attributes from which a browser fetches
-FOLLOWED = {"a", "area"}
-FETCHED_RELS = {"stylesheet", "icon", "shortcut", "apple-touch-icon", "mask-icon", "manifest", "preload", "prefetch",
-                "modulepreload", "preconnect", "dns-prefetch"}
 REMOTE = re.compile(r"(?:^|,)\s*(?:https?:|wss?:|ftp:)?//", re.IGNORECASE)
 CSS_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 CSS_FETCH = re.compile(r"""(?:url\(\s*|@import\s+)["']?\s*((?:https?:)?//[^"')\s;]+)""", re.IGNORECASE)
@@ -30,10 +27,10 @@ def remote_in_css(text: str) -> list[str]:
 
 def remote_in(tag: Tag) -> list[str]:
     """Addresses outside the book that a browser loads for an element."""
-    found = remote_in_css(tag.get("style", "") + (tag.get_text() if tag.name == "style" else ""))
-    if tag.name in FOLLOWED or (tag.name == "link" and not FETCHED_RELS & set(tag.get("rel", []))):
-        return found
-    return found + [tag[name] for name in ADDRESSES if REMOTE.search(tag.get(name, ""))]
+    style = tag.get("style", "") + (tag.get_text() if tag.name == "style" else "")
+    if tag.name in {"a", "area"} or "canonical" in tag.get("rel", []):  # left alone until someone asks for it
+        return remote_in_css(style)
+    return remote_in_css(style) + [tag[name] for name in ADDRESSES if REMOTE.search(tag.get(name, ""))]
 
 
 def is_named(tag: Tag) -> bool:

@@ -6,21 +6,17 @@ captions, the wording of claims and all that makes pages of the outputs run noth
 """
 
 import ast
-import copy
 import hashlib
 import os
-from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import yaml
 from myst_nb.core.read import read_myst_markdown_notebook
-from myst_parser.config.main import MdParserConfig
 
 ROOT = Path(__file__).resolve().parents[2]
-from_yaml = cache(yaml.safe_load)  # the same text is read once
+tree, from_yaml = cache(ast.parse), cache(yaml.safe_load)  # the same text is read once
 
 
 def chapters(root: Path = ROOT) -> list[Path]:
@@ -28,17 +24,9 @@ def chapters(root: Path = ROOT) -> list[Path]:
     return sorted((root / "notebooks").glob("*.md"))
 
 
-@cache
-def parsed(text: str, settings: str) -> nbformat.NotebookNode:
-    """Markdown as a notebook; settings: the text of _config.yml."""
-    syntax = MdParserConfig(enable_extensions=set(from_yaml(settings)["parse"]["myst_enable_extensions"]))
-    return read_myst_markdown_notebook(text, config=syntax, add_source_map=True)
-
-
-def read_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode:
+def read_chapter(path: Path, text: str | None = None) -> nbformat.NotebookNode:
     """A chapter (or other `text` in its place) as the book's reader sees it, with the line where each cell begins."""
-    text = path.read_text(encoding="utf-8") if text is None else text
-    return copy.deepcopy(parsed(text, (root / "_config.yml").read_text(encoding="utf-8")))
+    return read_myst_markdown_notebook(text or path.read_text(encoding="utf-8"), add_source_map=True)
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -47,64 +35,53 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 @cache
-def names_used(code: str) -> tuple[list[ast.Import | ast.ImportFrom], dict[str, set[str]]]:
-    """The imports of some code, and {name: its attributes in use}; none where it is no Python, for it will not run."""
-    attributes = defaultdict(set)
-    try:
-        nodes = list(ast.walk(ast.parse(code)))
-    except SyntaxError:
-        nodes = []
-    for node in nodes:
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            attributes[node.value.id].add(node.attr)
-    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)], attributes
+def imports(code: str, folder: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+    """(name here, what it stands for in dots) for each import of some code, or of a module in a folder."""
+    found = []
+    for node in ast.walk(tree(code)):
+        if isinstance(node, ast.Import):
+            found += [(alias.asname or alias.name, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = [*folder[: len(folder) + 1 - node.level]] * bool(node.level) + [node.module] * bool(node.module)
+            found += [(alias.asname or alias.name, ".".join([*source, alias.name])) for alias in node.names]
+    return found
 
 
 class Package:
     """The code of `mptlml`, {module: text}, and where the names that some code imports from it are defined."""
 
     def __init__(self, root: Path) -> None:
-        paths = {path: ".".join(path.relative_to(root).with_suffix("").parts) for path in root.glob("mptlml/**/*.py")}
-        self.code = {name.removesuffix(".__init__"): path.read_text(encoding="utf-8") for path, name in paths.items()}
-        self.packages = {name.rpartition(".")[0] for name in self.code}
+        paths = {path: path.relative_to(root).with_suffix("").parts for path in root.glob("mptlml/**/*.py")}
+        names = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
+        self.code = {name: path.read_text(encoding="utf-8") for path, name in names.items()}
+        self.folder = {name: paths[path][:-1] for path, name in names.items()}
 
-    def imports(self, code: str, module: str) -> Iterator[tuple[str, str, str]]:
-        """(name here, module it is taken from, its name there or "" for the module itself) for each import."""
-        folder = module.split(".") if module in self.packages else module.split(".")[:-1]
-        for node in names_used(code)[0]:
-            source = ""
-            if isinstance(node, ast.ImportFrom):
-                above = folder[: len(folder) + 1 - node.level] if node.level else []
-                source = ".".join([*above, *filter(None, [node.module])])
-            for alias in node.names:
-                place, name = (source, alias.name) if source else (alias.name, "")
-                if place in self.code:
-                    yield alias.asname or alias.name, place, name
+    def defining(self, name: str) -> str:
+        """The module that `name`, in dots, is or comes from, re-exports followed to their source; "" for no module."""
+        if not name or name in self.code:
+            return name
+        parent, _, last = name.rpartition(".")
+        module = self.defining(parent)
+        known = imports(self.code[module], self.folder[module]) if module else []
+        return next((self.defining(source) for here, source in known if here == last), "") or module
 
-    def defining(self, module: str, name: str) -> str:
-        """The module that `name` of `module` comes from: re-exports are followed to their source."""
-        if not name or f"{module}.{name}" in self.code:
-            return f"{module}.{name}".rstrip(".")
-        for here, source, there in self.imports(self.code[module], module):
-            if here == name:
-                return self.defining(source, there)
-        return module
-
-    def taken(self, code: str, module: str = "") -> set[str]:
+    def taken(self, code: str, folder: tuple[str, ...] = ()) -> set[str]:
         """The modules that the code takes names from; of a package, those behind the attributes that it uses."""
         found = set()
-        for here, source, there in self.imports(code, module):
-            place = self.defining(source, there)
-            attributes = names_used(code)[1].get(here) if place in self.packages else None
-            found |= {self.defining(place, attribute) for attribute in attributes or [""]}
-        return found
+        for here, source in imports(code, folder):
+            names, module = {source}, self.defining(source)
+            if self.folder.get(module) == tuple(module.split(".")):  # a package
+                used = [node for node in ast.walk(tree(code)) if isinstance(node, ast.Attribute)]
+                names = {f"{module}.{node.attr}" for node in used if ast.unparse(node.value) == here} or names
+            found |= {self.defining(name) for name in names}
+        return found - {""}
 
     def behind(self, code: str) -> list[str]:
         """All modules that the code imports, directly or not, by name."""
         found, new = set(), self.taken(code)
         while new:
             found |= new
-            new = set().union(*(self.taken(self.code[module], module) for module in new)) - found
+            new = set().union(*(self.taken(self.code[name], self.folder[name]) for name in new)) - found
         return sorted(found)
 
 
@@ -130,7 +107,7 @@ def data_at_hand(modules: list[str]) -> list[str]:
 
 def digest(path: Path, root: Path = ROOT) -> str:
     """Hexadecimal digits for the sources behind a chapter, a hyphen, and digits for the data at hand."""
-    package, cells = Package(root), code_cells(read_chapter(path, root))
+    package, cells = Package(root), code_cells(read_chapter(path))
     code = "\n".join(cell.source for cell in cells)
     modules = package.behind(code)
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))

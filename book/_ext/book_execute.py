@@ -9,38 +9,14 @@ shows its traceback and leaves nothing behind. Chapters are named by file (`04_c
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import nbformat
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
-from book_outputs import executed_chapter, keep, locked, place, read_notebook, records_of, write_records
-
-CELL_SECONDS = 600
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-
-
-def quiet_environment(root: Path = ROOT) -> dict[str, str]:
-    """The environment of a kernel: this Python's own, one thread, and no settings from a reader's home."""
-    env = os.environ | dict.fromkeys(THREADS, "1")
-    for name in ("PYTHONPATH", "JUPYTER_PATH", "PYTEST_ADDOPTS", "MPLBACKEND", "PYTHONWARNINGS"):
-        env.pop(name, None)
-    env |= {
-        "JUPYTER_PREFER_ENV_PATH": "1",  # the kernel installed beside this Python, not one of the same name at home
-        "JUPYTER_PLATFORM_DIRS": "1",
-        "IPYTHONDIR": str(root / "_build" / ".ipython"),
-        "MPLCONFIGDIR": str(Path(sys.prefix) / "matplotlib"),
-        "PYTHONNOUSERSITE": "1",
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
-        "PATH": str(Path(sys.executable).parent) + os.pathsep + env.get("PATH", os.defpath),
-    }
-    if env.get("MPTLML_DATA"):  # kernels start in notebooks/, where a relative path would mean another folder
-        env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
-    return env
+from book_outputs import executed_chapter, keep, locked, place, records_of
 
 
 def is_complete(notebook: nbformat.NotebookNode) -> bool:
@@ -53,31 +29,20 @@ def is_complete(notebook: nbformat.NotebookNode) -> bool:
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> dict[Path, nbformat.NotebookNode]:
     """Run the chapters' copies under pytest; return those that passed, with their outputs.
 
-    The copies lie in a folder beside `notebooks/`, where relative paths mean the same (nbmake refuses any
-    folder called `_build`).
+    The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
-    folder = Path(tempfile.mkdtemp(prefix=".run-", dir=root))
-    try:
-        copies = {path: folder / f"{path.stem}.ipynb" for path in paths}
-        for path in paths:
-            nbformat.write(read_chapter(path, root), copies[path])
-        command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", f"--nbmake-timeout={CELL_SECONDS}",
-                   "--nbmake-kernel=python3", "-p", "no:cacheprovider", "--durations=0", "--rootdir", str(root),
-                   "-c", str(root / "pyproject.toml")]
-        if min(jobs, len(paths)) > 1:
-            command += ["-n", str(min(jobs, len(paths))), "--maxschedchunk=1"]
-        subprocess.run([*command, *map(str, copies.values())], cwd=root, env=quiet_environment(root), check=False)
-        executed = {path: read_notebook(copies[path]) for path in paths}
-        return {path: notebook for path, notebook in executed.items() if notebook and is_complete(notebook)}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def holds(notebook: nbformat.NotebookNode, before: str, after: str) -> bool:
-    """Whether outputs made from the digest `before` are those of `after`: data may come where nothing stood in."""
-    same_sources = before.split("-")[0] == after.split("-")[0]
-    stood_in = any(record["kind"] == "data" and record["note"] for record in records_of(notebook))
-    return before == after or (same_sources and not stood_in)
+    env = dict(os.environ)
+    if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
+        env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
+    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
+               "--nbmake-kernel=python3", "-p", "no:cacheprovider", "-n", str(jobs), "--maxschedchunk=1"]
+    with tempfile.TemporaryDirectory(prefix=".run-", dir=root, ignore_cleanup_errors=True) as folder:
+        copies = {path: Path(folder) / f"{path.stem}.ipynb" for path in paths}
+        for path, copy in copies.items():
+            nbformat.write(read_chapter(path), copy)
+        subprocess.run([*command, *map(str, copies.values())], cwd=root, env=env, check=False)
+        executed = {path: nbformat.read(copy, as_version=4) for path, copy in copies.items()}
+    return {path: notebook for path, notebook in executed.items() if is_complete(notebook)}
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
@@ -86,22 +51,24 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
     if not stale:
         print(f"nothing to execute: all {len(wanted)} chapters were run for these very sources", flush=True)
         return []
-    print(f"executing {len(stale)} of {len(wanted)} chapters, {min(jobs, len(stale))} at a time", flush=True)
-    began = time.monotonic()
+    jobs = min(jobs, len(stale))
+    print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
     passed = run(list(stale), jobs, root)
-    print(f"{len(passed)} of {len(stale)} chapters passed in {time.monotonic() - began:.0f} seconds", flush=True)
+    print(f"{len(passed)} of {len(stale)} chapters passed", flush=True)
     for path, notebook in list(passed.items()):
-        state = digest(path, root)
-        if holds(notebook, stale[path], state):
+        before, after = stale[path], digest(path, root)
+        # A chapter may have fetched its data. One that took a default instead is kept as one that found none.
+        state = before if any(record.get("note") for record in records_of(notebook)) else after
+        if before.split("-")[0] == after.split("-")[0]:
             keep(notebook, place(path, state, root))
         else:
-            print(f"{path.stem}: its sources or data changed while it ran, its outputs are not kept", file=sys.stderr)
+            print(f"{path.stem}: its sources changed while it ran, its outputs are not kept", file=sys.stderr)
             del passed[path]
     return [path.stem for path in stale if path not in passed]
 
 
 def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
-    """Bring the named chapters (all by default) up to date, and gather the records of all; 0 if they all are now."""
+    """Bring the named chapters (all by default) up to date; 0 if they all are now."""
     known = {path.stem: path for path in chapters(root)}
     unknown = sorted(set(names) - set(known))
     if unknown:
@@ -109,7 +76,6 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
         return 2
     with locked(root / "_build" / ".execute.lock"):  # two executions at once would run each chapter twice
         failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
-        write_records(root)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -1,11 +1,19 @@
-"""Small repairs to the pages that the theme and docutils write, so that a screen reader and a keyboard get along.
+"""What the finished pages still need: small repairs, MathJax, the scripts of moving figures, and a first page.
 
-Each repair is a pair (what stands there, what should), applied to the finished HTML; `tests/test_site.py` notices when
-a new version of the theme makes one necessary or wrong.
+Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen reader and a
+keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong. MathJax 3 comes from
+the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no connection. Of its 15 MB the
+book needs one bundle and one folder of fonts.
 """
 
+import re
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
+MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
+MOVING = re.compile(r'<figure class="moving" data-kind="([a-z]+)"')  # as mptlml.report.moving writes it
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
     ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
@@ -21,29 +29,32 @@ REPAIRS = (
     (' id="proof"', ""),
 )
 
-# What a reader of the site's folder sees first. Without it Sphinx would write one that has no title and asks the server
-# for an icon.
-FIRST_PAGE = Path(__file__).with_name("first_page.html")
+
+def _add_scripts(app, pagename, templatename, context, doctree):
+    kinds = sorted(set(MOVING.findall(context.get("body", ""))))
+    if kinds:
+        app.add_css_file("moving.css")
+        for name in ("moving", *(f"moving-{kind}" for kind in kinds)):
+            app.add_js_file(f"{name}.js", loading_method="defer")
 
 
-def repair(html: str) -> str:
-    """The page with every repair made."""
-    for before, after in REPAIRS:
-        html = html.replace(before, after)
-    return html
-
-
-def _polish(app, exception):
+def _finish(app, exception):
     if exception is None and app.builder.name == "html":
-        folder = Path(app.outdir)
+        folder, mathjax = Path(app.outdir), Path(app.outdir) / "_static" / "mathjax"
+        shutil.copytree(MATHJAX / FONTS, mathjax / FONTS, dirs_exist_ok=True)
+        shutil.copy2(MATHJAX / BUNDLE, mathjax)
         for path in folder.rglob("*.html"):
-            if path.relative_to(folder).parts[0] != "_static":
-                path.write_text(repair(path.read_text(encoding="utf-8")), encoding="utf-8")
-        first = FIRST_PAGE.read_text(encoding="utf-8").format(
+            html = path.read_text(encoding="utf-8")
+            for before, after in REPAIRS:
+                html = html.replace(before, after)
+            path.write_text(html, encoding="utf-8")
+        # Without it Sphinx would write one that has no title and asks the server for an icon.
+        first = Path(__file__).with_name("first_page.html").read_text(encoding="utf-8").format(
             title=app.config.project, page=f"{app.config.root_doc}.html", icon=Path(app.config.html_favicon).name)
         (folder / "index.html").write_text(first, encoding="utf-8")
 
 
 def setup(app):
-    app.connect("build-finished", _polish, priority=100)  # before the pages are checked
+    app.connect("html-page-context", _add_scripts)
+    app.connect("build-finished", _finish, priority=100)  # before the pages are checked
     return {"parallel_read_safe": True, "parallel_write_safe": True}

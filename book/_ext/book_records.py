@@ -1,4 +1,4 @@
-"""What the pages show of the chapters' records: all from _build/records.json, through one template, book_records.html.
+"""What the pages show of the chapters' records, all through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
     ```                        `equations`, `figures` and `passport` (from book/figures.yml), `status` and `badge`
@@ -11,7 +11,8 @@ gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv b
 import csv
 import json
 import re
-from collections import Counter
+import shutil
+from collections import Counter, defaultdict
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -19,18 +20,20 @@ from pathlib import Path
 import yaml
 from book_digest import chapters, code_cells, read_chapter
 from book_execute import execute
-from book_outputs import executed_chapter
+from book_outputs import executed_chapter, records_of
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
+from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import KINDS, VERDICTS, band_text, with_unit
+from mptlml.report.claims import KINDS, VERDICTS, band_text, claims, how, statement, value_text, verdict, with_unit
 from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
+SCHEMA = HERE / "claims.schema.json"
 PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: value.replace("'", "’") if isinstance(value, str) else value,  # as elsewhere on the pages
@@ -40,35 +43,68 @@ TEMPLATE = PAGES.get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
-@cache
-def read_records(root: Path) -> dict:
-    """What all chapters said, as `book_outputs.gather` wrote it down, and what pages need beside it."""
-    found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
-    return found | {
-        "figures": read_figures(root, found), "settings": settings(found["chapters"]), "kinds": KINDS, "verdicts": VERDICTS,
-        "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in found["claims"]
-                      if EQUATION.match(claim["how"])],
-        # measured, hence in its band: others stop the build
-        "in_band": sum(claim["value"] is not None for claim in found["claims"]), "most_megabytes": MOST_MEGABYTES,
+def account(notebook: NotebookNode | None) -> dict | None:
+    """What a chapter said of itself; None where it did not come to its end."""
+    records = defaultdict(list)
+    for record in records_of(notebook) if notebook else []:
+        records[record["kind"]].append(record)
+    if not records["cost"]:
+        return None
+    lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
+    return records["cost"][0] | {
+        "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
+        "data": {record["source"]: record["note"] for record in records["data"]},
+        "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
     }
 
 
-def read_figures(root: Path, found: dict) -> list[dict]:
-    """The paper's figures, in its order, each with the claims that it `found` by id or pattern (`linvae-*-script`)."""
-    source = root / "book" / "figures.yml"
-    figures = yaml.safe_load(source.read_text(encoding="utf-8")) if source.is_file() else []
-    return [figure | {"found": [claim for name in figure["claims"] for claim in found["claims"]
-                                if fnmatchcase(claim["id"], name)]}
-            for figure in figures if figure["chapter"] in found["chapters"]]
+def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
+    """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
+    return {
+        **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
+        **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
+        "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record),
+        "verdict": verdict(entry, record),
+        "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
+    }
+
+
+@cache
+def read_records(root: Path) -> dict:
+    """What all chapters said, as the pages need it. `problems` are sentences on what is missing or double."""
+    accounts = {path.stem: account(executed_chapter(path, root)) for path in chapters(root)}
+    found = {stem: chapter for stem, chapter in accounts.items() if chapter}
+    listed, made = claims(root / "book" / "claims.yml"), defaultdict(list)
+    for record in [record for chapter in found.values() for record in chapter["claims"]]:
+        made[record["id"]].append(record)
+    entries = [claim_entry(entry, made[id][0], found[entry["chapter"]]["seconds"])
+               for id, entry in listed.items() if id in made]
+    equations = [claim for claim in entries if EQUATION.match(claim["how"])]
+    return {
+        "claims": entries, "chapters": found, "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
+        "figures": read_figures(root, entries), "settings": settings(found),
+        "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in equations],
+        "in_band": sum(claim["value"] is not None for claim in entries),  # measured: others stop the build
+        "problems": [f"{stem} has not run for its sources as they are, or not to report.closing()"
+                     for stem in accounts if stem not in found]
+        + [f"claim {id} was made {len(made[id])} times" for id in listed if len(made[id]) != 1],
+    }
+
+
+def read_figures(root: Path, found: list[dict]) -> list[dict]:
+    """The paper's figures, in its order, each with the claims that it names by id or pattern (`linvae-*-script`)."""
+    figures = yaml.safe_load((root / "book" / "figures.yml").read_text(encoding="utf-8"))
+    return [figure | {"found": [claim for name in figure["claims"] for claim in found
+                                if fnmatchcase(claim["id"], name)]} for figure in figures]
 
 
 def settings(chapters: dict) -> dict[str, list[str]]:
     """{version or property of the machine: its values}, over all chapters."""
-    values = {}
+    values = defaultdict(list)
     for chapter in chapters.values():
         for name, value in (chapter["versions"] | chapter["machine"]).items():
-            text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-            values[name] = list(dict.fromkeys([*values.get(name, []), text]))
+            text = ("no", "yes")[value] if isinstance(value, bool) else str(value)
+            values[name] += [text] * (text not in values[name])
     return values
 
 
@@ -81,10 +117,10 @@ def drawn(record: dict, book: dict) -> str:
     return str(TEMPLATE.data(record)) if record.get("note") else ""
 
 
-def read_executed(text: str, path: str, root: str):
+def read_executed(text: str, path: str) -> NotebookNode:
     """MyST-NB's reader of chapters: today's text with the outputs that are kept, and its records drawn."""
-    source, root = Path(path), Path(root)
-    notebook = executed_chapter(source, root, text) or read_chapter(source, root, text)
+    source, root = Path(path), Path(path).parents[1]
+    notebook = executed_chapter(source, root, text) or read_chapter(source, text)
     for cell in code_cells(notebook):
         for output in cell.outputs:
             if MIME in output.get("data", {}):
@@ -100,9 +136,7 @@ class Records(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         book = read_records(Path(self.env.srcdir))
-        page = getattr(TEMPLATE, f"page_{self.arguments[0]}", None)
-        if page is None:
-            raise self.error(f"there is nothing like {self.arguments[0]!r} in book_records.html")
+        page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
         if self.arguments[0] == "scorecard":
             for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):  # pages may say [text](#claim-id)
                 self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
@@ -141,26 +175,14 @@ class Claim(SphinxRole):
         return [], []
 
 
-def claims_json(book: dict) -> dict:
-    """The content of claims.json."""
+def write_files(book: dict, site: Path) -> None:
+    """Put claims.json, its schema, the badge and the figures' data into a built site."""
     kinds, verdicts = (dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
                        for name in ("kind", "verdict"))
     summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "kinds": kinds, "verdicts": verdicts}
-    return {"$schema": "claims.schema.json", "version": book["version"], "summary": summary, "claims": book["claims"]}
-
-
-def claims_schema() -> dict:
-    """What stands in claims.json, as a JSON Schema; its kinds and verdicts are those of mptlml.report."""
-    schema = json.loads((HERE / "claims.schema.json").read_text(encoding="utf-8"))
-    claim = schema["properties"]["claims"]["items"]["properties"]
-    claim["kind"]["enum"], claim["verdict"]["enum"] = list(KINDS), list(VERDICTS)
-    return schema
-
-
-def write_files(book: dict, site: Path) -> None:
-    """Put claims.json, its schema, the badge and the figures' data into a built site."""
-    for name, content in (("claims.json", claims_json(book)), ("claims.schema.json", claims_schema())):
-        (site / name).write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
+    (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    shutil.copy(SCHEMA, site)
     badge = TEMPLATE.picture("claims", f"{book['in_band']} of {len(book['claims'])} in band")
     (site / "badge.svg").write_text(str(badge).strip(), encoding="utf-8")
     (site / "data").mkdir(exist_ok=True)
@@ -176,11 +198,8 @@ def _run_and_read(app, config):
     """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
     root = Path(app.srcdir)
     execute([], 2, root)
-    config.nb_custom_formats = {
-        f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path), "root": str(root)}]
-        for path in chapters(root)}
-    read_records.cache_clear()
-    config.book_records = repr(read_records(root))
+    config.nb_custom_formats = {f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path)}]
+                                for path in chapters(root)}
     for problem in read_records(root)["problems"]:
         logger.warning(problem, type="book_records")
 
@@ -191,7 +210,6 @@ def _write(app, exception):
 
 
 def setup(app):
-    app.add_config_value("book_records", "", "env")  # all pages are read anew when the records change
     app.add_directive("records", Records)
     app.add_directive("twin", Twin)
     app.add_role("claim", Claim())
