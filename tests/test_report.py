@@ -65,7 +65,8 @@ def test_a_claim_inside_its_band(value, shown):
 
 @pytest.mark.parametrize(("value", "form", "text"), [
     (-1.5, ".2f", "−1.50"), (-0.001, ".2f", "0.00"), (4.2e-16, ".0e", "4 × 10⁻¹⁶"), (0, ".0e", "0"),
-    (1.2111e92, ".4e", "1.2111 × 10⁹²"), (1e-10, "g", "1 × 10⁻¹⁰"), (2.5, "+.1f", "+2.5"), (math.inf, "g", "inf"),
+    (1.2111e92, ".4e", "1.2111 × 10⁹²"), (1e-10, "g", "1 × 10⁻¹⁰"), (2.5, "+.1f", "+2.5"), (-1234.5, ",.0f", "−1,234"),
+    (7, "d", "7"), (math.inf, "g", "inf"),
 ])
 def test_numbers_are_written_as_people_write_them(value, form, text):
     assert claims.number(value, form) == text
@@ -179,8 +180,8 @@ def test_data_that_are_no_table_or_have_no_name(key, columns, problem, shown):
 def test_a_table_escapes_and_formats(shown):
     report.table([["<a>", 1.234], ["b", -2.0]], ["name & co", "value"], "Caption < 1", ["", ".1f"])
     cells = BeautifulSoup(shown[0][0].data, "html.parser").select("caption, th, td")
-    assert [cell.text for cell in cells] == ["Caption < 1", "name & co", "value", "<a>", "1.2", "b", "-2.0"]
-    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "-1.2"
+    assert [cell.text for cell in cells] == ["Caption < 1", "name & co", "value", "<a>", "1.2", "b", "−2.0"]
+    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "−1.2"
 
 
 def draw():

@@ -110,8 +110,8 @@ def not_run(id: str, reason: str) -> None:
 def number(value: float, form: str) -> str:
     """A number as people write it: with a true minus, none before zero, and 4 × 10⁻¹⁵ in place of 4e-15."""
     digits, _, power = format(value, form).partition("e")
-    if float(digits) == 0:
-        digits, power = digits.lstrip("-"), ""
+    if not digits.strip("+-0."):
+        digits, power = digits.lstrip("+-"), ""
     tens = f" × 10{str(int(power)).translate(SUPERSCRIPTS)}" if power else ""
     return digits.replace("-", "−") + tens
 
