@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ import book_execute  # noqa: E402
 import book_outputs  # noqa: E402
 import book_records  # noqa: E402
 
-from mptlml.report.claims import VERDICTS, claims  # noqa: E402
+from mptlml.report.claims import KINDS, VERDICTS, claims  # noqa: E402
 from mptlml.report.records import MIME  # noqa: E402
 
 SITE = ROOT / "_build" / "html"
@@ -70,6 +71,7 @@ def test_style_sheets_and_pages_of_a_site_are_inspected(tmp_path):
 EVERY = {path.stem[:2] for path in CHAPTERS}
 EDITS = {  # file: (what is put in place of what, the chapters that run)
     "mptlml/models/hmm.py": (None, {"01", "11", "12"}),
+    "mptlml/models/deep_vae.py": (None, {"09"}),
     "mptlml/models/__init__.py": (None, set()),
     "mptlml/studies/linear_vae.py": (None, {"08"}),
     "mptlml/score.py": (None, EVERY),
@@ -227,10 +229,20 @@ def test_every_chapter_was_executed_and_a_name_is_glued_once_in_the_book():
     assert len(names) > 100 and sorted({name for name in names if names.count(name) > 1}) == []
 
 
+def test_two_executions_at_once_run_a_chapter_once(little_book):
+    write_chapter(little_book, f"import time\ntime.sleep(1)\nopen('{little_book}/ran', 'a').write('x')")
+    code = ("import sys; sys.path.insert(0, sys.argv[1]); import pathlib, book_execute; "
+            "sys.exit(book_execute.execute([], 1, pathlib.Path(sys.argv[2])))")
+    command = [sys.executable, "-c", code, str(ROOT / "book" / "_ext"), str(little_book)]
+    both = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in both] == [0, 0]
+    assert (little_book / "ran").read_text() == "x"
+
+
 # What the chapters said --------------------------------------------------------------------------------------------
 
-CLAIM = {"id": "a", "chapter": "01_one", "place": "Table 1", "statement": "1 < 2, always.", "paper": None,
-         "unit": "nats", "band": [1, 2], "why": "a law", "verdict": "new", "format": ".2f",
+CLAIM = {"id": "a", "chapter": "01_one", "kind": "exact", "place": "Table 1", "statement": "1 < 2, {value}.",
+         "paper": None, "unit": "nats", "band": [1, 2], "why": "a law", "verdict": "new", "format": ".2f",
          "how": "largest error over {cases} rows"}
 COST = {"kind": "cost", "chapter": "01_one", "seconds": 12.34, "megabytes": 9, "versions": {"python": "3.11"},
         "machine": {"cores": 2, "gpu": False}}
@@ -246,11 +258,13 @@ def said(tmp_path, monkeypatch):
                       {"kind": "data", "source": "digits", "note": "a < b"},
                       {"kind": "columns", "key": "fig1-left", "columns": [["y", [1, 2]], ["x", [1e5, None]]]}, COST),
         "02_two": ran(COST | {"versions": {"python": "3.12"}}), "03": None}
-    monkeypatch.setattr(book_records, "chapters", lambda root: [Path(f"{stem}.md") for stem in executed])
-    monkeypatch.setattr(book_records, "executed_chapter", lambda path, root: executed[path.stem])
-    (tmp_path / "book").mkdir()
+    monkeypatch.setattr(book_outputs, "chapters", lambda root: [Path(f"{stem}.md") for stem in executed])
+    monkeypatch.setattr(book_outputs, "executed_chapter", lambda path, root: executed[path.stem])
+    for folder in ("book", "_build"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "book" / "claims.yml").write_text(yaml.safe_dump([CLAIM, CLAIM | {"id": "b", "paper": "3"}]))
     (tmp_path / "book" / "figures.yml").write_text("[]")
+    book_outputs.gather(tmp_path)
     return book_records.read_records(tmp_path)
 
 
@@ -260,7 +274,8 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.3)
     assert (second["value"], second["text"], second["verdict"], second["how"]) == (
         None, "–", "not run here", "no data here")
-    assert "1 &lt; 2, always." in book_records.drawn({"kind": "claim", "id": "a"}, said)
+    assert [first["statement"], second["statement"]] == ["1 < 2, 1.50 ± 0.10 nats.", "1 < 2, 1 to 2 nats."]
+    assert "1 &lt; 2, 1.50 ± 0.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert "1 of 2 claims" in book_records.drawn(COST, said)
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, said)
     assert said["settings"] == {"python": ["3.11", "3.12"], "cores": ["2"], "gpu": ["no"]}
@@ -272,8 +287,10 @@ def test_the_site_gets_its_data(said, tmp_path):
     book_records.write_files(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
-    assert SCHEMA["properties"]["claims"]["items"]["properties"]["verdict"]["enum"] == list(VERDICTS)
-    assert found["summary"] == {"claims": 2, "in_band": 1, "verdicts": {"new": 1, "not run here": 1}}
+    fields = SCHEMA["properties"]["claims"]["items"]["properties"]
+    assert (fields["verdict"]["enum"], fields["kind"]["enum"]) == (list(VERDICTS), list(KINDS))
+    assert found["summary"] == {
+        "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
     assert ElementTree.parse(tmp_path / "badge.svg").getroot().get("aria-label") == "claims: 1 of 2 in band"
 
@@ -314,12 +331,15 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
         story, row = page(address).find(id=anchor), scorecard.find("tr", id=anchor)
         for part in (story, row):
             assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
+            assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {claim["kind"]}, claim["id"]
             text = part.get_text().replace("’", "'") + "–"
             assert claim["how"] in text and claim["text"] in text, claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
     said = f"Claims: {found['summary']['in_band']} of {len(CLAIMS)} in band"
     for name in ("intro", "scorecard"):
         assert page(f"book/{name}.html").select_one("img.claims-badge")["alt"] == said
+    legend = scorecard.find(id="kinds").find_next("ul").select("strong")
+    assert [word.get_text() for word in legend] == list(KINDS)
     equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])
     assert len(scorecard.select("table.equations tbody tr")) == equations >= 15
 

@@ -100,17 +100,43 @@ def test_the_script_computes_what_the_package_computes(r, x):
     assert scores == pytest.approx(exact_curve(model, row).mean, abs=1e-11)
     density = run_script("theorem", "kind.logProb(...value)", [r, x])
     assert density == pytest.approx(model.log_prob(row).item(), abs=1e-11)
-    assert sum(scores) == pytest.approx(density, abs=1e-12)  # twelve decimals are shown
+    assert sum(scores) == pytest.approx(density, abs=1e-12)
 
 
-def test_the_script_refuses_what_rounding_would_spoil():
-    assert run_script("theorem", "[[0.9, 0.6, 0.25], [0.9, 0.9, -0.9]].every((r) => kind.refusal(r))")
+def test_the_script_meets_the_theorem_wherever_its_sliders_go():
+    """All reachable correlations, a few extreme values: area and log p(x) differ by rounding, and print alike."""
+    steps = (np.arange(-18, 19) / 20).tolist()
+    expression = """{
+      let [worst, accepted, wrong, fewest] = [0, 0, 0, value.length];
+      for (const a of value) for (const b of value) {
+        const [low, high] = kind.reach(a, b), inside = value.filter((c) => c >= low && c <= high);
+        const possible = value.filter((c) => 1 + 2 * a * b * c - a * a - b * b - c * c > 0.005); // the determinant
+        if (JSON.stringify(inside) !== JSON.stringify(possible) || inside[0] !== low) wrong += 1;
+        [accepted, fewest] = [accepted + inside.length, Math.min(fewest, inside.length)];
+        for (const c of inside) for (const x of [[3, 3, 3], [3, -3, 3], [-3, 3, 3], [1.3, -0.7, 2.1]]) {
+          const scores = kind.masks([a, b, c], x).map((size) => size.score), total = kind.logProb([a, b, c], x);
+          worst = Math.max(worst, kind.error(scores, total));
+          if (Moving.number(Moving.sum(scores), 6) !== Moving.number(total, 6)) wrong += 1;
+        }
+      }
+      return [worst, accepted, wrong, fewest];
+    }"""
+    worst, accepted, wrong, fewest = run_script("theorem", expression, steps)
+    assert wrong == 0 and accepted > 30_000
+    assert fewest >= 5  # also at 0.9 and -0.9
+    assert worst < 1e-13
 
 
 def test_the_area_reaches_the_lml_in_training(data):
     training = data["training"]
     assert np.sum(training["curves"], 1) == pytest.approx(training["areas"], abs=1e-3)
     assert np.abs(np.subtract(training["areas"], training["lmls"]) / training["errors"]).max() < 4
+
+
+def test_the_area_under_the_steps_is_the_sum_of_the_scores(data):
+    scores = data["training"]["curves"][-1]
+    x, y = np.transpose([(0.5, 0), *run_script("training", "Moving.steps(value)", scores), (len(scores) + 0.5, 0)])
+    assert np.trapezoid(y, x) == pytest.approx(sum(scores))
 
 
 def test_the_estimates_close_in_on_the_lml(data):
@@ -128,3 +154,4 @@ def test_the_rates_have_their_area_bias_and_crossing(data):
         free = run_script("rate", "kind.crossings(...value)", [scores, lml])
         assert len(free) == np.count_nonzero(np.diff(np.sign(bias)))
         assert np.interp(free, range(1, len(bias) + 1), bias) == pytest.approx(0, abs=1e-9)
+    assert [run_script("rate", f"kind.nearest({rate}, 50)") for rate in (0.14, 0.15, 0.25, 0.001)] == [7, 8, 13, 1]

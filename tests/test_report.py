@@ -18,8 +18,8 @@ from mptlml import Estimate, report
 from mptlml.report import chapter, claims, figures, records
 
 THREE = """
-- &one {id: a, chapter: 01_one, place: Table 1, statement: "1 < 2 & so on.", paper: "1.5", unit: null, band: [1, 2],
-   why: a law, verdict: partly, format: ".2f", how: exact}
+- &one {id: a, chapter: 01_one, kind: before, place: Table 1, statement: "1 < 2 & so on.", paper: "1.5", unit: null,
+   band: [1, 2], why: a law, verdict: partly, format: ".2f", how: exact}
 - {<<: *one, id: b, how: "mean over {cases} rows and {seeds} seeds"}
 - {<<: *one, id: c, chapter: 02_two}
 """
@@ -63,6 +63,25 @@ def test_a_claim_inside_its_band(value, shown):
     assert shown[1][0]["text/plain"] == f"claim b: {float(value):.4g} ± 0.5, in its band 1 to 2"
 
 
+@pytest.mark.parametrize(("value", "form", "text"), [
+    (-1.5, ".2f", "−1.50"), (-0.001, ".2f", "0.00"), (4.2e-16, ".0e", "4 × 10⁻¹⁶"), (0, ".0e", "0"),
+    (1.2111e92, ".4e", "1.2111 × 10⁹²"), (1e-10, "g", "1 × 10⁻¹⁰"), (2.5, "+.1f", "+2.5"), (-1234.5, ",.0f", "−1,234"),
+    (7, "d", "7"), (math.inf, "g", "inf"),
+])
+def test_numbers_are_written_as_people_write_them(value, form, text):
+    assert claims.number(value, form) == text
+
+
+@pytest.mark.parametrize(("unit", "record", "text"), [
+    ("%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."), ("ratio", {"value": 2}, "By 2.00."),
+    ("nats per row", {"value": 2}, "By 2.00 nats per row."), (None, {"value": 2}, "By 2.00."),
+    ("%", {"reason": "no data"}, "By −3 to 4%."), ("nats per row", {"reason": "no data"}, "By −3 to 4 nats per row."),
+])
+def test_a_statement_holds_the_measured_value_or_the_band(unit, record, text):
+    entry = {"statement": "By {value}.", "format": ".2f", "unit": unit, "band": [-3, 4]}
+    assert claims.statement(entry, record) == text
+
+
 @pytest.mark.parametrize(("id", "value", "told", "problem"), [
     *(("a", value, {}, r"Measured .*, the band is \[1, 2\] \(a law\)") for value in (0.999, 2.001, math.nan)),
     ("a", 1.5, {"seeds": 5}, "its `how` in claims.yml"), ("b", 1.5, {"cases": 5}, "its `how` in claims.yml"),
@@ -84,7 +103,8 @@ def test_the_words_of_a_claim_change_no_output(shown):
 
 
 @pytest.mark.parametrize(("old", "new", "problem"), [
-    ("why: a law,", "", "its fields are"), ("partly", "proved", "verdict must be"), ('"1.5"', "1.5", "paper must be"),
+    ("why: a law,", "", "its fields are"), ("partly", "proved", "verdict must be"), ("before", "later", "kind must be"),
+    ('"1.5"', "1.5", "paper must be"),
     ("how: exact", 'how: "{rows} rows"', "how must be"), ("id: b", "id: a", "share an id"),
     ("[1, 2]", "[2, 1]", "lower one first"), ("[1, 2]", "[1, 1e3]", "two numbers"),  # YAML reads 1e3 as text
 ])
@@ -159,8 +179,8 @@ def test_data_that_are_no_table_or_have_no_name(key, columns, problem, shown):
 def test_a_table_escapes_and_formats(shown):
     report.table([["<a>", 1.234], ["b", -2.0]], ["name & co", "value"], "Caption < 1", ["", ".1f"])
     cells = BeautifulSoup(shown[0][0].data, "html.parser").select("caption, th, td")
-    assert [cell.text for cell in cells] == ["Caption < 1", "name & co", "value", "<a>", "1.2", "b", "-2.0"]
-    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "-1.2"
+    assert [cell.text for cell in cells] == ["Caption < 1", "name & co", "value", "<a>", "1.2", "b", "−2.0"]
+    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "−1.2"
 
 
 def draw():

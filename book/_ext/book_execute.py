@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
-from book_outputs import executed_chapter, keep, locked, place, records_of
+from book_outputs import executed_chapter, gather, keep, locked, place, records_of
 
 
 def is_complete(notebook: nbformat.NotebookNode) -> bool:
@@ -68,7 +68,7 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
 
 
 def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
-    """Bring the named chapters (all by default) up to date; 0 if they all are now."""
+    """Bring the named chapters (all by default) up to date, and gather what all said; 0 if they all are now."""
     known = {path.stem: path for path in chapters(root)}
     unknown = sorted(set(names) - set(known))
     if unknown:
@@ -76,6 +76,7 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
         return 2
     with locked(root / "_build" / ".execute.lock"):  # two executions at once would run each chapter twice
         failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
+        gather(root)
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0

@@ -1,16 +1,20 @@
 """The outputs of the chapters as they are kept, and the records in them.
 
-A chapter that ran to its end lies in _build/executed/STEM/DIGEST.ipynb, under the digest of what it ran from.
+    _build/executed/STEM/DIGEST.ipynb     a chapter that ran to its end, under the digest of what it ran from
+    _build/records.json                   what all chapters said of themselves, and the words of their claims
 """
 
 import fcntl
+import json
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
-from book_digest import ROOT, code_cells, digest, read_chapter
+from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
+from mptlml.report.claims import claims, how, statement, value_text, verdict
 from mptlml.report.records import MIME
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
@@ -25,6 +29,13 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
+def write_whole(target: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    part = target.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(target)
+
+
 def place(path: Path, state: str, root: Path = ROOT) -> Path:
     """Where the outputs of a chapter are kept for a digest."""
     return root / "_build" / "executed" / path.stem / f"{state}.ipynb"
@@ -33,9 +44,7 @@ def place(path: Path, state: str, root: Path = ROOT) -> Path:
 def keep(notebook: nbformat.NotebookNode, target: Path) -> None:
     """Keep an executed chapter, and forget all but the last few of its older outputs."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
-    part.write_text(nbformat.writes(notebook), encoding="utf-8")
-    part.replace(target)  # so it is there whole or not at all
+    write_whole(target, nbformat.writes(notebook))
     for path in sorted(target.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         path.unlink()
 
@@ -56,3 +65,45 @@ def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
     """The records that a chapter emitted, in order."""
     outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
     return [output["data"][MIME] for output in outputs if MIME in output.get("data", {})]
+
+
+def account(notebook: nbformat.NotebookNode | None) -> dict | None:
+    """What a chapter said of itself; None where it did not come to its end."""
+    records = defaultdict(list)
+    for record in records_of(notebook) if notebook else []:
+        records[record["kind"]].append(record)
+    if not records["cost"]:
+        return None
+    lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
+    return records["cost"][0] | {
+        "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
+        "data": {record["source"]: record["note"] for record in records["data"]},
+        "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
+    }
+
+
+def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
+    """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
+    return {
+        **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
+        **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
+        "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record),
+        "verdict": verdict(entry, record),
+        "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
+    }
+
+
+def gather(root: Path = ROOT) -> None:
+    """Write down what all chapters said. `problems` are sentences on what is missing or double."""
+    accounts = {path.stem: account(executed_chapter(path, root)) for path in chapters(root)}
+    found = {stem: chapter for stem, chapter in accounts.items() if chapter}
+    listed, made = claims(root / "book" / "claims.yml"), defaultdict(list)
+    for record in [record for chapter in found.values() for record in chapter["claims"]]:
+        made[record["id"]].append(record)
+    entries = [claim_entry(entry, made[id][0], found[entry["chapter"]]["seconds"])
+               for id, entry in listed.items() if id in made]
+    problems = [f"{stem} has not run for its sources as they are, or not to report.closing()"
+                for stem in accounts if stem not in found]
+    problems += [f"claim {id} was made {len(made[id])} times" for id in listed if len(made[id]) != 1]
+    said = {"claims": entries, "chapters": found, "problems": problems}
+    write_whole(root / "_build" / "records.json", json.dumps(said, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""What the pages show of the chapters' records, all through one template, book_records.html.
+"""What the pages show of the chapters' records: all of it from one file, through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
     ```                        `equations`, `figures` and `passport` (from book/figures.yml), `status` and `badge`
@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 from book_digest import chapters, code_cells, read_chapter
 from book_execute import execute
-from book_outputs import executed_chapter, records_of
+from book_outputs import executed_chapter
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
 from nbformat import NotebookNode
@@ -28,63 +28,31 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import VERDICTS, claims, how, value_text, verdict
+from mptlml.report.claims import KINDS, VERDICTS, band_text, with_unit
 from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 SCHEMA = HERE / "claims.schema.json"
-TEMPLATE = Environment(
+PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: value.replace("'", "’") if isinstance(value, str) else value,  # as elsewhere on the pages
-).get_template("book_records.html").module
+)
+PAGES.filters.update(band=band_text, with_unit=with_unit)
+TEMPLATE = PAGES.get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
-
-
-def account(notebook: NotebookNode | None) -> dict | None:
-    """What a chapter said of itself; None where it did not come to its end."""
-    records = defaultdict(list)
-    for record in records_of(notebook) if notebook else []:
-        records[record["kind"]].append(record)
-    if not records["cost"]:
-        return None
-    lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
-    return records["cost"][0] | {
-        "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
-        "data": {record["source"]: record["note"] for record in records["data"]},
-        "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
-    }
-
-
-def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
-    """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
-    return {
-        **{name: entry[name] for name in ("id", "chapter", "place", "paper", "unit", "band", "statement", "why")},
-        **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
-        "text": value_text(entry, record), "how": how(entry, record), "verdict": verdict(entry, record),
-        "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
-    }
 
 
 @cache
 def read_records(root: Path) -> dict:
-    """What all chapters said, as the pages need it. `problems` are sentences on what is missing or double."""
-    accounts = {path.stem: account(executed_chapter(path, root)) for path in chapters(root)}
-    found = {stem: chapter for stem, chapter in accounts.items() if chapter}
-    listed, made = claims(root / "book" / "claims.yml"), defaultdict(list)
-    for record in [record for chapter in found.values() for record in chapter["claims"]]:
-        made[record["id"]].append(record)
-    entries = [claim_entry(entry, made[id][0], found[entry["chapter"]]["seconds"])
-               for id, entry in listed.items() if id in made]
-    equations = [claim for claim in entries if EQUATION.match(claim["how"])]
-    return {
-        "claims": entries, "chapters": found, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
-        "figures": read_figures(root, entries), "settings": settings(found),
+    """What all chapters said, as the executor gathered it (book_outputs.py), and what the pages need beside it."""
+    found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
+    equations = [claim for claim in found["claims"] if EQUATION.match(claim["how"])]
+    return found | {
+        "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
+        "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
         "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in equations],
-        "in_band": sum(claim["value"] is not None for claim in entries),  # measured: others stop the build
-        "problems": [f"{stem} has not run for its sources as they are, or not to report.closing()"
-                     for stem in accounts if stem not in found]
-        + [f"claim {id} was made {len(made[id])} times" for id in listed if len(made[id]) != 1],
+        "in_band": sum(claim["value"] is not None for claim in found["claims"]),  # measured: others stop the build
     }
 
 
@@ -174,8 +142,9 @@ class Claim(SphinxRole):
 
 def write_files(book: dict, site: Path) -> None:
     """Put claims.json, its schema, the badge and the figures' data into a built site."""
-    verdicts = dict(sorted(Counter(claim["verdict"] for claim in book["claims"]).items()))
-    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "verdicts": verdicts}
+    kinds, verdicts = (dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
+                       for name in ("kind", "verdict"))
+    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "kinds": kinds, "verdicts": verdicts}
     content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
     (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copy(SCHEMA, site)

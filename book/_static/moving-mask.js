@@ -61,7 +61,7 @@
       const what = "The mean log-probability of a hidden word for every mask, against the number of hidden words.";
       const [svg, width] = figure.sheet(260, `${what} ${say.join(". ")}`);
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 260 },
-        { x: [0, D + 0.5], y: [lowest, 0.08], xlabel: "words hidden, m", ylabel: "nats a hidden word",
+        { x: [0, D + 0.5], y: [lowest, 0.08], xlabel: "words hidden, m", ylabel: "nats per hidden word",
           xticks: S.map((_, k) => k + 1), left: 42 });
       S.forEach((value, k) => panel.box(k + 0.5, k + 1.5, value, 0, "blue faint"));
       data.answers.forEach((own) => { if (own.length) panel.dot(own.length, sum(own) / own.length, "grey half", 3); });

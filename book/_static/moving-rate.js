@@ -1,10 +1,10 @@
 /* Slide the masking rate along the MPT curve: area on either side, the bias of one rate, and the rate without bias.
- * data: cases [{name, scores, lml}], scores S(1..D) in nats a token, lml exact, nats a row; start: the first size. */
+ * data: cases [{name, scores, lml}], scores S(1..D) in nats per token, lml exact, nats per row; start: the first size. */
 (() => {
   "use strict";
   const { number, sum } = Moving;
 
-  /* B(m) = D S(m) - LML at every size, nats a row. */
+  /* B(m) = D S(m) - LML at every size, nats per row. */
   const biases = (scores, lml) => scores.map((score) => scores.length * score - lml);
 
   /* Where the bias, read off straight lines, passes zero: a list of sizes, seldom more than one. */
@@ -16,11 +16,19 @@
     });
   };
 
+  /* The size nearest to a rate, at least one token. */
+  const nearest = (rate, D) => Math.max(1, Math.round(rate * D));
+
   const build = (figure, data) => {
     const which = figure.select("Model and rows", data.cases.map((some) => some.name));
     const at = figure.range("Tokens masked, m", { min: 1, max: data.cases[0].scores.length, value: data.start,
       text: (m) => `${m} (${Math.round(100 * m / data.cases[+which.value].scores.length)}%)` });
-    let shown = 0;
+    let [shown, rate] = [0, data.start / data.cases[0].scores.length]; // the rate asked for: D need not allow it
+    at.addEventListener("input", () => { rate = at.value / at.max; });
+    const go = () => { at.value = nearest(rate, +at.max); at.say(); };
+    for (const percent of [15, 25]) {
+      figure.button(`About ${percent}%`, () => { rate = percent / 100; go(); figure.draw(); });
+    }
     figure.key([["black line", "the MPT curve S(m)"], ["orange area", "counted too much"], ["blue area", "left out"],
       ["green dashed", "LML divided by D"], ["red line", "your rate"], ["green dot", "the rate without bias, m*"]]);
 
@@ -28,17 +36,15 @@
       const { scores, lml } = data.cases[+which.value];
       const D = scores.length;
       if (shown !== +which.value) { // another number of tokens: keep the rate
-        const share = +at.value / +at.max;
-        Object.assign(at, { max: D, value: Math.max(1, Math.round(share * D)) });
-        shown = +which.value;
-        at.say();
+        [at.max, shown] = [D, +which.value];
+        go();
       }
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
       const [near, far] = [sum(scores.slice(0, m)), sum(scores.slice(m))].map((value) => number(value));
       const places = free.map((place) => `${number(place)} (${number(100 * place / D, 0)}%)`).join(" and ");
       const words = [
-        `Area of sizes 1 to ${m}: ${near}; of the sizes beyond: ${far}; exact LML: ${number(lml)} nats a row`,
+        `Area of sizes 1 to ${m}: ${near}; of the sizes beyond: ${far}; exact LML: ${number(lml)} nats per row`,
         `One rate: ${D} × S(${m}) = ${number(D * height)}, a bias of ${number(B[m - 1], 2, true)}`,
         places ? `Without bias: m* = ${places}` : "No rate is without bias here",
       ];
@@ -48,9 +54,9 @@
       const [low, high] = [Math.min(...scores), Math.max(...scores)];
       const pad = 0.08 * (high - low);
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 240 },
-        { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats a token", xticks });
+        { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats per token", xticks });
       scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "orange" : "blue"));
-      curve.line(scores.flatMap((score, k) => [[k + 0.5, score], [k + 1.5, score]]), "black");
+      curve.line(Moving.steps(scores), "black");
       curve.rule("y", lml / D, "green dashed");
       curve.rule("y", height, "red thin");
       curve.rule("x", m, "red line");
@@ -59,7 +65,7 @@
       const room = 0.1 * (reach[1] - reach[0]);
       const bias = new Moving.Panel(svg, { left: 0, top: 236, width, height: 164 },
         { x: [0.5, D + 0.5], y: [reach[0] - room, reach[1] + room], xlabel: "tokens masked, m",
-          ylabel: "bias of D S(m), nats a row", xticks });
+          ylabel: "bias of D S(m), nats per row", xticks });
       bias.rule("y", 0, "green dashed");
       bias.line(B.map((value, k) => [k + 1, value]), "black");
       bias.rule("x", m, "red line");
@@ -69,5 +75,5 @@
     };
   };
 
-  Moving.kind("rate", { build, biases, crossings });
+  Moving.kind("rate", { build, biases, crossings, nearest });
 })();

@@ -2,29 +2,25 @@
  * data: correlations [r12, r13, r23] and x [x1, x2, x3] to begin with. */
 (() => {
   "use strict";
-  const { number, apart, sum } = Moving;
+  const { number, sum } = Moving;
   const LOG_2PI = Math.log(2 * Math.PI);
-  const SMALLEST = 0.06; // of the determinant; below it, rounding reaches the twelfth decimal
+  const [MOST, STEP] = [0.9, 0.05]; // of a correlation
+  const SMALLEST = 0.005; // of the determinant: at 0 one variable is fixed by the others, and has no density
 
   const matrix = ([r12, r13, r23]) => [[1, r12, r13], [r12, 1, r23], [r13, r23, 1]];
 
-  const determinant = ([r12, r13, r23]) => 1 + 2 * r12 * r13 * r23 - r12 * r12 - r13 * r13 - r23 * r23;
+  /* Between which two values r23 must lie where the other two are given: the ends make the matrix singular. */
+  const limits = (r12, r13) => {
+    const half = Math.sqrt((1 - r12 * r12) * (1 - r13 * r13));
+    return [r12 * r13 - half, r12 * r13 + half];
+  };
 
-  /* In words, why these correlations will not do; "" where they will. */
-  const refusal = (correlations) => {
-    const [r12, r13, r23] = correlations;
-    const det = determinant(correlations);
-    if (correlations.every((r) => Math.abs(r) < 1) && det > SMALLEST) return "";
-    if (correlations.every((r) => Math.abs(r) < 1) && det > 1e-9) {
-      return "Three variables with these correlations exist, but one of them is almost fixed by the others "
-        + `(determinant ${number(det, 4)}), and rounding would spoil the twelfth decimal. `
-        + "Move a correlation towards zero.";
-    }
-    const middle = r12 * r13;
-    const half = Math.sqrt(Math.max(0, (1 - r12 * r12) * (1 - r13 * r13)));
-    return "No three variables have these correlations: the matrix is not positive definite. "
-      + `If the correlation of x1 and x2 is ${number(r12)} and that of x1 and x3 ${number(r13)}, then that of x2 and `
-      + `x3 must lie between ${number(middle - half, 3)} and ${number(middle + half, 3)}; it is ${number(r23)}.`;
+  /* The first and the last place of the third slider: multiples of its step inside the limits, but for a margin. */
+  const reach = (r12, r13) => {
+    const [low, high] = limits(r12, r13);
+    const margin = (high - low) / 2 - Math.sqrt((high - low) ** 2 / 4 - SMALLEST); // det R = (r23 - low) (high - r23)
+    const places = [Math.ceil((low + margin) / STEP), Math.floor((high - margin) / STEP)];
+    return places.map((place) => Math.max(-MOST, Math.min(MOST, +(place * STEP).toFixed(2))));
   };
 
   /* log p(x) from the determinant and the inverse (by cofactors) of the whole matrix. */
@@ -111,32 +107,45 @@
     panel.rule("x", total, "black dashed");
   };
 
+  /* How far the sum of the scores is from what it should be, relative to their sizes; and the same in words. */
+  const error = (scores, total) => Math.abs(sum(scores) - total) / sum(scores.map(Math.abs));
+  const apart = (scores, total) => {
+    const gap = error(scores, total);
+    if (!gap) return "They are equal to the last digit";
+    const [digit, power] = gap.toExponential(0).split("e");
+    const raised = [...power].map((figure) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[figure] || "⁻").join("");
+    return `They differ by rounding: by ${digit} × 10${raised} of their size`;
+  };
+
   const build = (figure, data) => {
     const pairs = [["x1", "x2"], ["x1", "x3"], ["x2", "x3"]];
     const r = pairs.map(([a, b], k) => figure.range(`Correlation ${a}, ${b}`,
-      { min: -0.9, max: 0.9, step: 0.05, value: data.correlations[k], text: (v) => number(v) }));
+      { min: -MOST, max: MOST, step: STEP, value: data.correlations[k], text: (v) => number(v) }));
+    let wanted = data.correlations[2];
+    r[2].addEventListener("input", () => { wanted = +r[2].value; });
     const x = data.x.map((value, k) => figure.range(`Value x${k + 1}`,
       { min: -3, max: 3, step: 0.1, value, text: (v) => number(v, 1) }));
     const listing = Moving.add(figure.live, "div", { class: "moving-table" });
     figure.key([["blue area", "the scores, end to end"], ["black dashed", "log p(x), from the determinant"]]);
 
     return () => {
-      const correlations = r.map((input) => +input.value);
-      const values = x.map((input) => +input.value);
-      const refused = refusal(correlations);
-      figure.readout.classList.toggle("moving-warning", Boolean(refused));
-      for (const part of [figure.picture, figure.legend, listing]) part.hidden = Boolean(refused);
-      if (refused) { figure.say([refused]); return; }
-      const sizes = masks(correlations, values);
+      const first = [+r[0].value, +r[1].value];
+      const [min, max] = reach(...first);
+      Object.assign(r[2], { min, max, value: Math.max(min, Math.min(max, wanted)) });
+      r[2].say();
+      const correlations = [...first, +r[2].value];
+      const sizes = masks(correlations, x.map((input) => +input.value));
       const scores = sizes.map((entry) => entry.score);
-      const [area, total] = [sum(scores), logProb(correlations, values)];
-      const words = [`S(x; 1) + S(x; 2) + S(x; 3) = ${number(area, 12)}`, `log p(x) = ${number(total, 12)}`,
-        apart(area, total)];
+      const [area, total] = [sum(scores), logProb(correlations, x.map((input) => +input.value))];
+      const [low, high] = limits(...first).map((end) => number(end));
+      const words = [`S(x; 1) + S(x; 2) + S(x; 3) = ${number(area, 6)}`, `log p(x) = ${number(total, 6)}`,
+        apart(scores, total),
+        `With the first two correlations, that of x2 and x3 lies between ${low} and ${high}, and its slider inside`];
       draw(figure, scores, total, words.join(". "));
       listing.replaceChildren(table(sizes));
       figure.say(words);
     };
   };
 
-  Moving.kind("theorem", { build, refusal, logProb, conditional, masks });
+  Moving.kind("theorem", { build, limits, reach, error, logProb, conditional, masks });
 })();

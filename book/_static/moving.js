@@ -19,11 +19,8 @@ const Moving = (() => {
     const sign = value < 0 && +text !== 0 ? "\u2212" : plus ? "+" : "";
     return sign + text;
   };
-  /* How far two numbers that should be equal are apart, in words. */
-  const apart = (one, other) => {
-    const gap = Math.abs(one - other).toExponential(0).replace("-", "\u2212");
-    return one === other ? "They are equal to the last digit." : `They differ by ${gap}.`;
-  };
+  /* The steps of a curve over sizes 1, 2, ...: each as wide as its size, so that the area under them is the sum. */
+  const steps = (values) => values.flatMap((value, k) => [[k + 0.5, value], [k + 1.5, value]]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
 
   /* An element with attributes and text, at the end of its parent. */
@@ -223,5 +220,5 @@ const Moving = (() => {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("figure.moving").forEach(start));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
-  return { kind, kinds, number, apart, sum, ticks, add, Panel };
+  return { kind, kinds, number, steps, sum, ticks, add, Panel };
 })();

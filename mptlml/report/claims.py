@@ -14,11 +14,15 @@ from ..checks import check_count
 from .records import emit
 
 NOT_RUN = "not run here"
+KINDS = ("before", "after", "exact", "stored")  # how a band came to be: the scorecard says what each means
 VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN)  # an entry has one of the first four
 TEXTS = {  # the fields of an entry beside its band, and what each must match
-    "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "place": ".+", "statement": ".+", "paper": ".+", "unit": ".+",
+    "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
+    "paper": ".+", "unit": ".+",
     "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:-1]), "format": r"\.\d[efg]",
 }
+PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of a mere number
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
 
 
@@ -93,7 +97,8 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     how(entry, record)
     (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
     if not low <= record["value"] <= high:  # NaN fails too
-        raise ClaimError(f"{id}: {entry['statement']} Measured {text}, the band is [{low}, {high}] ({entry['why']})")
+        raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
+                         f"({entry['why']})")
     emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
 
 
@@ -102,10 +107,38 @@ def not_run(id: str, reason: str) -> None:
     emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
 
 
+def number(value: float, form: str) -> str:
+    """A number as people write it: with a true minus, none before zero, and 4 × 10⁻¹⁵ in place of 4e-15."""
+    digits, _, power = format(value, form).partition("e")
+    if not digits.strip("+-0."):
+        digits, power = digits.lstrip("+-"), ""
+    tens = f" × 10{str(int(power)).translate(SUPERSCRIPTS)}" if power else ""
+    return digits.replace("-", "−") + tens
+
+
+def with_unit(text: str, unit: str | None) -> str:
+    """A number's text and its unit; the text alone where the unit only says what kind of mere number it is."""
+    if unit is None or PURE.match(unit):
+        return text
+    return f"{text}%" if unit == "%" else f"{text} {unit}"
+
+
 def value_text(entry: Fields, record: Fields) -> str:
     """The value and its error as pages write them, "2.06 ± 0.01"; a dash where the claim was not run."""
     numbers = [record.get(name) for name in ("value", "stderr", "spread")]
-    return " ± ".join(format(number, entry["format"]) for number in numbers if number is not None) or "–"
+    return " ± ".join(number(found, entry["format"]) for found in numbers if found is not None) or "–"
+
+
+def band_text(entry: Fields) -> str:
+    """The band as pages write it, "0 to 1 × 10⁻¹⁰"."""
+    low, high = (number(end, "g") for end in entry["band"])
+    return f"exactly {low}" if low == high else f"{low} to {high}"
+
+
+def statement(entry: Fields, record: Fields) -> str:
+    """What is claimed, with the measured value and its unit for {value}; the band where the claim was not run."""
+    text = band_text(entry) if "reason" in record else value_text(entry, record)
+    return str(entry["statement"]).replace("{value}", with_unit(text, entry["unit"]))
 
 
 def verdict(entry: Fields, record: Fields) -> str:

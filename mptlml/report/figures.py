@@ -15,7 +15,7 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 
 from ..curve import Estimate
 from . import records
-from .claims import value_text
+from .claims import number, value_text
 
 # Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
@@ -78,9 +78,8 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
     Raises ValueError: a row of another length than the header.
     """
     formats = formats or [""] * len(header)
-    # A value and its error stay on one line.
-    cells = [[format(value, spec).replace(" ± ", "\u00a0±\u00a0") for value, spec in zip(row, formats, strict=True)]
-             for row in rows]
+    cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
+              for value, spec in zip(row, formats, strict=True)] for row in rows]
     # Over the names of the rows there may be nothing to say, and a heading without words is none.
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
