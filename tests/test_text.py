@@ -20,6 +20,7 @@ def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
     found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
     starts = [id(sentence) for part in found for sentence in part.texts]
     assert len(starts) == len(set(starts)) and min(len(part.texts) for part in found) > 50
+    assert len(found[4].texts) // 4 == len(found[1].texts)  # a fifth is held out
     bert = text.load_bert_tokenizer()
     assert all(part.source == "Python reference" and "in" in part.note for part in (*found, bert))
     ids = bert.tokenizer("The statement is executed.").input_ids
