@@ -25,7 +25,10 @@ def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
     assert all(part.source == "Python reference" and "in" in part.note for part in (*found, bert))
     ids = bert.tokenizer("The statement is executed.").input_ids
     assert ids[0] == bert.tokenizer.cls_token_id and ids[-1] == bert.tokenizer.sep_token_id
-    assert len(bert.tokenizer) == 30522 and bert.tokenizer.unk_token_id not in ids
+    assert all(sentence[0].isupper() and sentence[-1] in ".?!" and 4 <= len(sentence.split()) <= 60
+               for part in found for sentence in part.texts)
+    assert len(bert.tokenizer) == 30522 and bert.tokenizer.model_max_length == 512
+    assert bert.tokenizer.unk_token_id not in ids
 
 
 def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
