@@ -33,7 +33,12 @@ def shown(tmp_path, monkeypatch):
     CLAIMS.parent.mkdir()
     CLAIMS.write_text(THREE)
     outputs = []
-    monkeypatch.setattr(records, "display", lambda content, metadata=None, **_: outputs.append((content, metadata)))
+
+    def display(content, metadata=None, raw=False):
+        assert raw == isinstance(content, dict)  # else Jupyter would show the text of the dictionary
+        outputs.append((content, metadata))
+
+    monkeypatch.setattr(records, "display", display)
     monkeypatch.setattr(records, "running", SimpleNamespace())
     monkeypatch.setattr(figures, "set_matplotlib_formats", lambda *_: None)
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", math.inf)  # this whole process has run other tests as well
