@@ -168,7 +168,8 @@ def conditionals_are_distributions(case: Case) -> None:
 def inputs_are_left_alone(case: Case) -> None:
     """Answering changes neither rows nor masks nor the tensors that the model holds."""
     model, x, observed = case.model(), case.some_rows(3), case.masks()
-    held = {"x": x, "observed": observed, **{k: v for k, v in vars(model).items() if torch.is_tensor(v)}}
+    own = model.state_dict() if isinstance(model, torch.nn.Module) else vars(model)
+    held = {"x": x, "observed": observed, **{name: value for name, value in own.items() if torch.is_tensor(value)}}
     before = {name: value.clone() for name, value in held.items()}
     _answers(model, x, observed, case)
     changed = [name for name, value in held.items() if not torch.equal(value, before[name])]

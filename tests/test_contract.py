@@ -133,6 +133,8 @@ FAULTS = {
     "inputs_are_left_alone": [
         (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), x.mul_(2))[0]),
         (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), right.__self__.weight.mul_(2))[0]),
+        ("MaskedTransformer D=5 V=3", ANSWER,
+         lambda right, x, seen: (right(x, seen), right.__self__.readout.bias.data.add_(1))[0]),
     ],
     "area_and_orders_give_log_prob": [
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),
