@@ -332,7 +332,7 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
         for part in (story, row):
             assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
             assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {claim["kind"]}, claim["id"]
-            text = part.get_text().replace("’", "'") + "–"
+            text = part.get_text().replace("’", "'").replace("\u00a0", " ") + "–"
             assert claim["how"] in text and claim["text"] in text, claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
     said = f"Claims: {found['summary']['in_band']} of {len(CLAIMS)} in band"

@@ -8,6 +8,7 @@ import torch
 from mptlml.models import PPCA, Importance, NodeMixture, Recursive, disc_rule
 from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import annealed_log_prob
+from mptlml.studies import deep_vae as study
 from mptlml.studies.deep_vae import SCHEMES, train
 
 
@@ -208,3 +209,16 @@ BAD = {
 def test_bad_input(call, message, generator):
     with pytest.raises(ValueError, match=message):
         call(network(), generator)
+
+
+@pytest.mark.parametrize(("scheme", "objective"), [("recursion", "fixed_size"), ("weighted uniform", "uniform_size")])
+def test_the_stored_runs_take_a_hundred_images_a_step_with_a_mask_each(scheme, objective, monkeypatch):
+    asked, real = [], getattr(study.objectives, objective)
+
+    def recorded(model, data, *size, **options):
+        asked.append((tuple(data.shape), model.vae.num_latents, options["share_masks"]))
+        return real(model, data, *size, **options)
+
+    monkeypatch.setattr(study.objectives, objective, recorded)
+    train(scheme, torch.rand(130, 6, generator=seeded()), seed=1, num_steps=1)
+    assert asked == [((100, 6), 10, False)]

@@ -34,9 +34,16 @@ from mptlml.report.records import MIME
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
 SCHEMA = HERE / "claims.schema.json"
+
+
+def typeset(text: str) -> str:
+    """Text with apostrophes as elsewhere on the pages; a number with its power or its error stays on one line."""
+    return text.replace("'", "’").replace(" × ", "\u00a0×\u00a0").replace(" ± ", "\u00a0±\u00a0")
+
+
 PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
-    finalize=lambda value: value.replace("'", "’") if isinstance(value, str) else value,  # as elsewhere on the pages
+    finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
 PAGES.filters.update(band=band_text, with_unit=with_unit)
 TEMPLATE = PAGES.get_template("book_records.html").module
@@ -134,7 +141,7 @@ class Claim(SphinxRole):
         if self.text not in claims:
             logger.warning("no claim %r was made", self.text, location=self.get_location(), type="book_records")
         elif self.name == "claim":
-            return [nodes.Text(claims[self.text]["text"])], []
+            return [nodes.Text(typeset(claims[self.text]["text"]))], []
         else:
             return [nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")], []
         return [], []

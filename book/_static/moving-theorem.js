@@ -140,7 +140,7 @@
       const [low, high] = limits(...first).map((end) => number(end));
       const words = [`S(x; 1) + S(x; 2) + S(x; 3) = ${number(area, 6)}`, `log p(x) = ${number(total, 6)}`,
         apart(scores, total),
-        `With the first two correlations, that of x2 and x3 lies between ${low} and ${high}, and its slider inside`];
+        `With the first two correlations, that of x2 and x3 lies between ${low} and ${high}, and its slider stays inside.`];
       draw(figure, scores, total, words.join(". "));
       listing.replaceChildren(table(sizes));
       figure.say(words);

@@ -74,7 +74,7 @@ def load_bert_tokenizer() -> Tokenizer:
         from transformers import AutoTokenizer
     found = from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
     if found is not None:
-        return Tokenizer(found, BERT)
+        return Tokenizer(found, f"{BERT}, tokenizer")
     return Tokenizer(make_tokenizer(_python_reference(), 30522, fill=True), "Python reference", (
         "BERT's tokenizer could not be had here: one trained on the Python reference stands in, its vocabulary filled "
         "up with unused tokens to the same 30,522."))
