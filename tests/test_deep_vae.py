@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from mptlml.models import PPCA, Importance, NodeMixture, Recursive, disc_rule
+from mptlml.models import PPCA, Importance, NodeMixture, Recursive, disc_rule, importance
 from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import annealed_log_prob
 from mptlml.studies import deep_vae as study
@@ -222,3 +222,12 @@ def test_the_stored_runs_take_a_hundred_images_a_step_with_a_mask_each(scheme, o
     monkeypatch.setattr(study.objectives, objective, recorded)
     train(scheme, torch.rand(130, 6, generator=seeded()), seed=1, num_steps=1)
     assert asked == [((100, 6), 10, False)]
+
+
+def test_the_last_step_from_the_prior_takes_all_that_is_left(monkeypatch):
+    """Where z changes nothing, annealing gives log p(x | z) itself, however near the end a step would stop."""
+    vae = network(num_tokens=2, bend=0.0)
+    x = torch.full((3, 2), 1000.0, dtype=torch.float64)
+    monkeypatch.setattr(importance, "_tempered", lambda weight, size: torch.full_like(weight[0], 0.9995))
+    truth = vae.token_log_prob(x, torch.zeros(3, 1, dtype=torch.float64)).sum(-1)
+    torch.testing.assert_close(annealed_log_prob(vae, x, generator=seeded()), truth)

@@ -191,3 +191,16 @@ BAD = {
 def test_bad_input(call, message):
     with pytest.raises(ValueError, match=message):
         call(small())
+
+
+def test_a_climb_stays_where_the_height_is_a_number_and_of_no_rows_there_is_none():
+    def height(z):
+        return torch.where(z.abs() > 1, math.nan, -((z - 5) ** 2))[..., 0]
+
+    def slope_and_precision(z):
+        return -2 * (z - 5), torch.full((*z.shape, 1), 2.0, dtype=z.dtype)
+
+    for count in (3, 0):
+        start = torch.zeros(count, 1, dtype=torch.float64)
+        found = climb(height, slope_and_precision, start, num_steps=5, tolerance=1e-6)
+        assert found.shape == start.shape and (found.abs() <= 1).all()

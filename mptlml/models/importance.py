@@ -194,7 +194,8 @@ def annealed_log_prob(vae: DeepVAE, x: Tensor, *, generator: Generator, num_draw
     while (inverse_temperature < 1).any():
         left = 1 - inverse_temperature
         rise = left * _tempered(left * log_likelihood, num_draws / 2)
-        inverse_temperature = torch.where(rise > 0.999 * left, 1.0, inverse_temperature + rise)
+        rise = torch.where(rise > 0.999 * left, left, rise)  # the last step takes all that is left
+        inverse_temperature = torch.where(rise == left, 1.0, inverse_temperature + rise)
         log_weight = rise * log_likelihood
         total = total + log_weight.logsumexp(0) - math.log(num_draws)
         chosen = multinomial(log_weight.softmax(0).T, num_draws, generator).T  # [S, N]

@@ -10,11 +10,11 @@ HALVINGS = 8  # of a step that falls, before it is given up
 
 def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
           start: Tensor, *, num_steps: int, tolerance: float, slack: float = 0.0) -> Tensor:
-    """A peak of height(z) [...] near the start z [..., K], for each row by itself: [..., K].
+    """A peak of height(z) [...] near the start z [..., K], for each row: [..., K].
 
     slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite matrix in
     its place. Each step is their quotient, halved until it climbs; one that still falls then is not taken. Ends after
-    `num_steps`, or once no step is longer than `tolerance` (at least 100 roundings of the dtype: shorter ones are
+    `num_steps`, or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype: shorter ones are
     noise). A height that is lower by no more than `slack` roundings of its own counts as level, not as a fall.
     """
     z, rounding = start, torch.finfo(start.dtype).eps
@@ -23,7 +23,7 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
         step = torch.linalg.solve(precision, slope)
         step = _step_size(height, z, step, slack * rounding) * step
         z = z + step
-        if step.abs().max() < max(tolerance, 100 * rounding):
+        if not (step.abs() >= max(tolerance, 100 * rounding)).any():
             break
     return z
 
@@ -38,9 +38,9 @@ def _step_size(height: Callable[[Tensor], Tensor], z: Tensor, step: Tensor, slac
     now, scale = height(z), torch.ones_like(z[..., :1])
     least = now - slack * now.abs()
     for _ in range(HALVINGS):
-        falls = height(z + scale * step) < least
+        falls = ~(height(z + scale * step) >= least)  # a height of NaN is a fall
         if not falls.any():
             return scale
         scale = torch.where(falls[..., None], scale / 2, scale)
-    falls = height(z + scale * step) < least
+    falls = ~(height(z + scale * step) >= least)
     return torch.where(falls[..., None], 0.0, scale)
