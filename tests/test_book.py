@@ -275,7 +275,7 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     assert (second["value"], second["text"], second["verdict"], second["how"]) == (
         None, "–", "not run here", "no data here")
     assert [first["statement"], second["statement"]] == ["1 < 2, 1.50 ± 0.10 nats.", "1 < 2, 1 to 2 nats."]
-    assert "1 &lt; 2, 1.50 ± 0.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
+    assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert "1 of 2 claims" in book_records.drawn(COST, said)
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, said)
     assert said["settings"] == {"python": ["3.11", "3.12"], "cores": ["2"], "gpu": ["no"]}
