@@ -31,7 +31,7 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> dict[Path, nbformat.
 
     The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
-    env = dict(os.environ)
+    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
     if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
         env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
