@@ -3,10 +3,10 @@
 One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve m -> S(x; m), and the
 area under it is the log marginal likelihood (Moreno-Munoz, Recasens & Hauberg 2023, Proposition 1).
 
-This room holds what works on any such model: masks, the curve and its area, objectives, the training loop, the
-protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`; what the book's chapters
-need besides is in `mptlml.studies`, `mptlml.data` and `mptlml.report`. Importing this room takes torch, numpy, scipy
-and tqdm, and none of the other rooms.
+The package itself holds what works on any such model: masks, the curve and its area, objectives, the training loop,
+the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`; what else the book's
+chapters need is in `mptlml.studies`, `mptlml.data` and `mptlml.report`. `import mptlml` needs torch, numpy, scipy and
+tqdm, and loads none of these subpackages.
 """
 
 from . import objectives

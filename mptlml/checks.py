@@ -1,4 +1,4 @@
-"""Bad input is refused here, before any work starts, in sentences that state what was given."""
+"""Checks of the input: they refuse it before any work starts, and their messages say what was given."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -10,19 +10,18 @@ from torch import Tensor
 
 from .protocol import all_observed
 
+WORDS = torch.int64, torch.float32, torch.float64  # what token ids may be held in
 Sizes = Tensor | np.ndarray | Sequence[int] | int  # mask sizes, as a caller may give them
 
 
 def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None) -> None:
     """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
 
-    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is no floating tensor
-    or not like the parameters, observed no bool tensor, a last axis differs from D, or the two do not broadcast.
+    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is not like the
+    parameters, observed is not a bool tensor, a last axis differs from D, or the two do not broadcast.
     """
-    if not torch.is_floating_point(x):
-        raise ValueError(f"x must be a floating tensor, got {x.dtype}; convert it, e.g. with x.double()")
     if parameters is not None and (x.dtype, x.device) != (parameters.dtype, parameters.device):
-        raise ValueError(f"x is {x.dtype} on {x.device}, the model's parameters are {parameters.dtype} on "
+        raise ValueError(f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
                          f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})")
     if observed.dtype != torch.bool:
         raise ValueError(f"observed must be a bool tensor (True where a token is observed), got {observed.dtype}")
@@ -36,7 +35,7 @@ def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tenso
 
 
 def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> None:
-    """Refuse NaN or infinite values, at observed tokens only where `observed` is given. Raises ValueError."""
+    """Refuse NaN and infinite values; where `observed` is given, at observed tokens only. Raises ValueError."""
     bad = ~torch.isfinite(x)
     if observed is not None:
         bad = bad & observed
@@ -47,12 +46,18 @@ def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> 
 
 def check_binary(x: Tensor, observed: Tensor) -> None:
     """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
-    if not ((x == 0) | (x == 1)).all():  # hardly ever: what follows would double the cost in training
+    if not ((x == 0) | (x == 1)).all():  # rare; in training the full check would double the cost
         check_vocabulary(x, observed, 2)
 
 
 def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
-    """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError."""
+    """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError.
+
+    Ids are int64, or whole numbers in float32 or float64; other floats turn large ids into others, and are refused.
+    """
+    if x.dtype not in WORDS:
+        raise ValueError(f"token ids must be int64, got {x.dtype}, which cannot hold every id: use x.long() on the ids "
+                         "as they were before")
     bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor()))
     bad = bad & (observed | ~torch.isnan(x))
     if bad.any():
@@ -63,7 +68,9 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
 
 
 def check_rows(x: Tensor, num_tokens: int) -> None:
-    """Rows [N, D] to score: a floating matrix of finite values, at least one row. Raises ValueError."""
+    """Refuse rows unless they are a matrix [N, D] of finite real numbers or int64 ids with N >= 1: ValueError."""
+    if not (x.is_floating_point() or x.dtype == torch.int64):
+        raise ValueError(f"rows must be a floating tensor or int64 token ids, got {x.dtype}")
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
         raise ValueError(f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}")
     check_shapes(x, all_observed(num_tokens, x.device), num_tokens)
@@ -71,7 +78,7 @@ def check_rows(x: Tensor, num_tokens: int) -> None:
 
 
 def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
-    """Masks to score, [..., D]: a bool tensor, each with at least one masked token. Returns their sizes [...].
+    """The sizes [...] of masks [..., D] to score: a bool tensor, with at least one masked token in each mask.
 
     Raises ValueError: another dtype or last axis, or a mask that masks nothing.
     """
@@ -85,7 +92,7 @@ def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
 
 
 def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
-    """Mask sizes as a long tensor, each in 1..D. Raises ValueError for any other, or for none at all."""
+    """Mask sizes as a long tensor. Raises ValueError: a size not in 1..D, or no size at all."""
     given = torch.as_tensor(sizes)
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.numel() == 0:
         raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
@@ -95,6 +102,15 @@ def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
             f"got sizes from {int(given.min())} to {int(given.max())}"
         )
     return given.long()
+
+
+def check_lengths(lengths: Tensor | None, num_rows: int, num_tokens: int) -> Tensor:
+    """How many tokens each of N rows has, long [N] on the CPU: D each where None. Raises ValueError: not in 1..D."""
+    if lengths is None:
+        return torch.full((num_rows,), num_tokens)
+    if lengths.shape != (num_rows,):
+        raise ValueError(f"lengths must have one entry for each of {num_rows} rows, got shape {tuple(lengths.shape)}")
+    return check_sizes(lengths, num_tokens).cpu()
 
 
 def check_count(value: Any, name: str, at_least: int = 1) -> int:

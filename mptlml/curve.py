@@ -1,4 +1,4 @@
-"""The MPT curve as it was measured, and its area."""
+"""A measured MPT curve, and its area."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .checks import check_sizes
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its standard error (nats); `dof` degrees of freedom stand behind the error."""
+    """A mean with its standard error (nats), which has `dof` degrees of freedom."""
 
     mean: float
     stderr: float
@@ -35,10 +35,10 @@ class Estimate:
 class ScoreCurve:
     """S(x; m) at some mask sizes, averaged over masks and rows.
 
-    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, the rows held fixed (NaN
-    where one mask per size was drawn); dof [S]: degrees of freedom behind each variance; rows [S, N]: each row's own
-    score, or None where the model answered for the mean of all rows at once; shared: whether all rows had the same
-    masks. A curve equals itself alone: compare its arrays.
+    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with the rows held fixed
+    (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each variance; rows [S, N]: the score of
+    each row, or None where the model answered for the mean of all rows at once; shared: whether all rows had the same
+    masks. A curve equals only itself; to compare two curves, compare their arrays.
     """
 
     num_tokens: int
@@ -58,8 +58,8 @@ class ScoreCurve:
     def weights(self) -> np.ndarray:
         """How often each size counts in the area [S]: ones for sizes 1..D.
 
-        For a subset, the missing sizes are read off straight lines between their neighbours, and off the nearest
-        size beyond the ends.
+        For a subset, the score of a missing size is read off the straight line between its neighbours; beyond the ends
+        it is that of the nearest size.
         """
         every = np.arange(1, self.num_tokens + 1)
         return np.array([np.interp(every, self.sizes, unit).sum() for unit in np.eye(len(self.sizes))])
@@ -67,12 +67,12 @@ class ScoreCurve:
     def area(self, *, rows: str = "fixed") -> Estimate:
         """The area under the curve, an Estimate of the log marginal likelihood in nats per row (Eq. 5).
 
-        rows="fixed": the truth is the mean LML of these very rows; masks are the only noise.
-        rows="sample": the truth is the expected LML of the population the rows were drawn from; rows and masks are
-        noise. Where the rows share their masks, the interval is slightly too wide: the covariance between row noise and
-        mask noise is counted twice.
-        The error of reading missing sizes off straight lines is in neither. Raises ValueError: rows is neither word,
-        or "sample" without each row's own score (`score_curve(..., keep_rows=True)`) or with fewer than two rows.
+        rows="fixed": the truth is the mean LML of these rows; only the draw of the masks is noise.
+        rows="sample": the truth is the expected LML of the population from which the rows were drawn; the draws of rows
+        and of masks are noise. Where the rows share their masks, the interval is slightly too wide, because the
+        interaction of rows and masks is counted in both variances.
+        Neither error covers the missing sizes that are read off straight lines. Raises ValueError: another word for
+        rows, or "sample" with fewer than two rows or without their scores (`score_curve(..., keep_rows=True)`).
         """
         w = self.weights
         mean = float(w @ self.mean)
@@ -83,10 +83,10 @@ class ScoreCurve:
         if rows != "sample":
             raise ValueError(f'rows must be "fixed" or "sample", got {rows!r}')
         if self.rows is None or self.rows.shape[1] < 2:
-            raise ValueError('rows="sample" needs each row\'s own score of at least two rows: keep_rows=True')
+            raise ValueError('rows="sample" needs the score of each row, for at least two rows: use keep_rows=True')
         count = self.rows.shape[1]
         row_variance = float((w @ self.rows).var(ddof=1)) / count
-        if not self.shared:  # each row brought masks of its own: their noise is in the spread over rows already
+        if not self.shared:  # each row had its own masks: their noise is already in the spread over rows
             return Estimate(mean, math.sqrt(row_variance), count - 1)
         parts = np.append(by_mask, row_variance)
         return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, np.append(self.dof, count - 1)))
@@ -94,12 +94,12 @@ class ScoreCurve:
     def truncated(self, size: int) -> Estimate:
         """Sum of S(x; m) for m = 1..size, an Estimate in nats per row.
 
-        It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model. Raises ValueError: the curve misses one of
-        these sizes.
+        It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model with the conditionals of one joint
+        distribution. Raises ValueError: the curve misses one of these sizes.
         """
         size = int(check_sizes(size, self.num_tokens))
         if not np.array_equal(self.sizes[:size], np.arange(1, size + 1)):
-            raise ValueError(f"the truncated sum to {size} needs every size 1..{size}, the curve has {self.sizes}")
+            raise ValueError(f"the sum up to size {size} needs every size 1..{size}, but the curve has {self.sizes}")
         variance, dof = self.variance[:size], self.dof[:size]
         return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
 

@@ -1,11 +1,12 @@
-"""One rule for all that is drawn at random: a draw happens where the generator lives, and goes where the data lie.
+"""Random draws follow one rule: they are made on the generator's device, and then put on that of the data.
 
 A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like` is a tensor of the
-data; like=None, where there are no data yet, leaves the draw on the generator's device, real numbers in float64.
+data. With like=None, where there are no data yet, a draw stays on the generator's device, and real numbers are float64.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -31,19 +32,29 @@ def randperm(count: int, like: Tensor | None, generator: Generator) -> Tensor:
     return _placed(torch.randperm(count, generator=generator, device=generator.device), like)
 
 
+def seed(generator: Generator) -> int:
+    """A whole number from which several generators of their own can start: see `seeded`."""
+    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+
+
+def seeded(*numbers: int) -> Generator:
+    """A generator on the CPU that these numbers decide: such as a seed, and which row it draws for."""
+    return Generator().manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1))
+
+
 def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
-    """1 with each of these probabilities, else 0, in their shape, dtype and device."""
+    """1 with each of these probabilities, else 0; shape, dtype and device are those of `probs`."""
     return _placed(torch.bernoulli(probs.to(generator.device), generator=generator), probs)
 
 
 def multinomial(weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True) -> Tensor:
-    """`num_draws` places for each row of weights [..., C]: int64 [..., num_draws]."""
+    """`num_draws` indices for each row of weights [..., C], drawn in proportion to them: int64 [..., num_draws]."""
     drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement, generator=generator)
     return _placed(drawn, weights)
 
 
 def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
-    """What BERT is shown in place of tokens it is to predict: 80% `mask_id`, 10% any word, 10% the token itself.
+    """What BERT sees in place of the tokens that it must predict: 80% `mask_id`, 10% any word, 10% the token itself.
 
     ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec. 3.1).
     """

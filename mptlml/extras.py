@@ -1,4 +1,4 @@
-"""What to say where a library is missing that only some rooms need."""
+"""The error message for a missing library that only some parts of the package need."""
 
 import random
 from collections.abc import Iterator
@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Imports in its block that fail raise a ModuleNotFoundError which names the extra of mptlml to install.
+    """A failed import in this block raises a ModuleNotFoundError that names the extra of mptlml to install.
 
-    Python's global generator stays as it is, from which some libraries draw while they are imported.
+    Some libraries draw from Python's global generator while they are imported; its state is put back afterwards.
     """
     state = random.getstate()
     try:

@@ -1,4 +1,4 @@
-"""Which tokens are observed: every mask of one size, random masks, orders, and how many there are.
+"""Which tokens are observed: all masks of one size, random masks, orders, and their numbers.
 
 A mask is a bool tensor [..., D]: True where a token is observed (it belongs to R), False where it is masked
 (it belongs to M). The size m of a mask counts the masked tokens: |M| = m, |R| = D - m, 1 <= m <= D.
@@ -17,36 +17,38 @@ from .checks import Sizes, check_count, check_sizes
 
 
 def count_masks(num_tokens: int, size: int) -> int:
-    """C_M = C(D, M), the number of masks of one size, exact (Sec. 2). Raises ValueError: size not in 1..D."""
+    """C_m = C(D, m), the exact number of masks of one size (Sec. 2). Raises ValueError: size not in 1..D."""
     return math.comb(num_tokens, int(check_sizes(size, num_tokens)))
 
 
 def all_masks(num_tokens: int, size: int) -> Tensor:
-    """Every mask of one size: observed [C_M masks, D tokens], in lexicographic order of the masked tokens.
+    """Every mask of one size: observed [C_m masks, D tokens], in lexicographic order of the masked tokens.
 
     Raises ValueError: size not in 1..D, or more than 2^20 masks (use `random_masks`).
     """
     count = count_masks(num_tokens, size)
     if count > 2**20:
         raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} masks are too many to list: use random_masks")
-    masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_M, m]
+    masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_m, m]
     return torch.ones(count, num_tokens, dtype=torch.bool).scatter_(1, masked, False)
 
 
-def random_masks(num_tokens: int, sizes: Sizes, *, generator: Generator) -> Tensor:
+def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator) -> Tensor:
     """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D], on the generator's device.
 
     sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own.
-    Raises ValueError: a size not in 1..D.
+    lengths [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
     keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: a tie has odds of about D^2 / 2^54
+    if lengths is not None:
+        keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths.to(keys.device)[:, None])
     ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)  # four times faster than torch's
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 
 
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
-    """Uniformly random orders of the tokens: long [*shape, D]; a whole number for `shape` gives [shape, D].
+    """Uniformly random orders of the tokens: long [*shape, D]. A whole number for `shape` gives [shape, D].
 
     Raises ValueError: num_tokens or a whole-number shape below 1.
     """
@@ -66,8 +68,8 @@ def all_orders(num_tokens: int) -> Tensor:
 def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
-    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, as in Eq. 2 of the paper: it is the
-    set on which the chain rule conditions token M(t).
+    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, on which the chain rule conditions
+    token M(t) (Eq. 2 of the paper).
     """
     num_tokens = orders.shape[-1]
     rank = orders.argsort(-1)  # [..., D]: where each token stands in the order

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from . import draws
-from .checks import check_count, check_rate, check_sizes
+from .checks import check_count, check_lengths, check_rate, check_sizes
 from .masks import random_masks, random_orders
 from .protocol import ConditionalModel, Data, TractableModel, VocabularyModel, mean_log_prob
 from .score import mean_score
@@ -36,16 +36,22 @@ def uniform_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, sha
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
-def stratified_size(model: ConditionalModel, data: Tensor, *, generator: Generator) -> Tensor:
+def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | None = None,
+                    generator: Generator) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: the same mean as `uniform_size`, less noise.
 
     Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform on [0, 1);
-    with N a multiple of D, every size is met equally often.
+    with N a multiple of D, every size is met equally often. lengths [N]: rows of D_i <= D tokens, filled up to D with
+    whatever the model takes for no token; what is filled in is neither masked nor scored.
     """
-    num_rows = _num_rows(data)
+    num_rows, fixed_length = _num_rows(data), lengths is None
+    lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
     place = (random_orders(num_rows, 1, generator=generator)[0] + draws.rand([num_rows], None, generator)) / num_rows
-    sizes = 1 + (place * model.num_tokens).long().clamp_max(model.num_tokens - 1)
-    return _score(model, data, sizes[None], True, generator).mean() * model.num_tokens
+    sizes = 1 + torch.minimum((place * lengths).long(), lengths - 1)
+    observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator).to(data.device)
+    if fixed_length:
+        return mean_score(model, data, observed).mean() * model.num_tokens
+    return mean_score(model, data, observed, (sizes.double() / lengths).to(data.device)[None]).mean()
 
 
 def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
@@ -60,6 +66,7 @@ def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator
     masked = chosen & (replaced < 0)
     answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
     answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
+    answer = answer.to(torch.promote_types(answer.dtype, torch.float32))
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
@@ -71,23 +78,23 @@ def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share
 
 
 def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = None, num_masks: int = 1,
-                   generator: Generator) -> Tensor:
+                   share_masks: bool = False, lengths: Tensor | None = None, generator: Generator) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
-    rate=None draws t ~ U(0, 1) for each mask: the loss of masked diffusion language models, whose mean is the LML,
-    because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. A fixed `rate` is BERT's practice.
+    rate=None draws t ~ U(0, 1) for each row and mask: the loss of masked diffusion language models, whose mean is the
+    LML, because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. One t for all rows (share_masks=True) is as
+    noisy as one row. A fixed `rate` is BERT's practice. lengths as in `stratified_size`; not with share_masks.
     """
-    check_count(num_masks, "num_masks")
+    shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
     if rate is None:
-        rates = 1 - draws.rand([num_masks], None, generator)  # in (0, 1]
+        rates = 1 - draws.rand(shape, None, generator)  # in (0, 1]
     else:
-        rates = torch.full([num_masks], float(check_rate(rate)), dtype=torch.float64, device=generator.device)
-    observed = draws.rand([num_masks, model.num_tokens], None, generator) >= rates[:, None]
-    observed, rates = observed.to(data.device), rates.to(data.device)
-    size = (~observed).sum(-1)
-    some = size > 0  # a mask of no token counts, as zero
-    score = mean_score(model, data, observed[some]) * size[some] / rates[some]
-    return score.sum() / num_masks
+        rates = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
+    observed = draws.rand([*shape, model.num_tokens], None, generator) >= rates[..., None]
+    if lengths is not None:
+        given = check_lengths(lengths, shape[-1] if len(shape) > 1 else 0, model.num_tokens)
+        observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
+    return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 
 
 def _score(model: ConditionalModel, data: Data, sizes: Tensor, share_masks: bool, generator: Generator) -> Tensor:

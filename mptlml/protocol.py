@@ -1,8 +1,8 @@
-"""What a model answers, what it may answer besides, and the two small things that every answer needs.
+"""The protocol of models: what each must answer, what it may answer in addition, and helpers for the answers.
 
-A model with `conditional_log_prob` has a curve, its area, orders and objectives. One whose answers belong to one joint
-distribution should have `log_prob` as well. The three methods of `MeanModel` make repeated work on the same rows faster
-and change no result; the functions below are the only place that looks for them.
+A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong to one
+joint distribution should have `log_prob` as well. The methods of `PointModel` and `MeanModel` make work faster and
+change no result; only the functions below look for them.
 """
 
 import math
@@ -22,7 +22,7 @@ class ConditionalModel(Protocol):
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D], for x [..., D] and observed bool [..., D], which broadcast.
 
-        Exactly 0 at observed tokens. What x holds at a masked token predicts no other token.
+        Exactly 0 at observed tokens. The value of x at a masked token must not affect the answer for another token.
         """
         ...
 
@@ -36,7 +36,7 @@ class TractableModel(ConditionalModel, Protocol):
 
 
 class VocabularyModel(ConditionalModel, Protocol):
-    """A model that answers for every word v = 0..V - 1, V = `vocab_size`, and also at tokens that it sees."""
+    """A model that answers for every word v = 0..V - 1, V = `vocab_size`, and at observed tokens too."""
 
     vocab_size: int
 
@@ -45,14 +45,22 @@ class VocabularyModel(ConditionalModel, Protocol):
         ...
 
 
+class PointModel(ConditionalModel, Protocol):
+    """A model that can answer for one token of each row faster than for all that are masked. Optional."""
+
+    def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
+        """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...], where all three broadcast."""
+        ...
+
+
 class MeanModel(ConditionalModel, Protocol):
-    """A model that can average over rows faster than by answering for each. All three methods are optional.
+    """A model that averages over rows faster than by answering for each row. All three methods are optional.
 
     data: rows [N, D], or what `summarise` made of them.
     """
 
     def summarise(self, x: Tensor) -> Data:
-        """What of the rows x [N, D] their mean score depends on; the summary has a `device`, as a tensor has."""
+        """All that the mean score of the rows x [N, D] depends on; like a tensor, the summary has a `device`."""
         ...
 
     def mean_conditional_log_prob(self, data: Data, observed: Tensor) -> Tensor:
@@ -65,20 +73,34 @@ class MeanModel(ConditionalModel, Protocol):
 
 
 def all_observed(num_tokens: int, device: torch.device | str | None = None) -> Tensor:
-    """The mask that hides nothing: bool [D], all True. What `observed=None` means to `log_prob`."""
+    """The mask that hides nothing: bool [D], all True; `log_prob` takes `observed=None` to mean it."""
     return torch.ones(num_tokens, dtype=torch.bool, device=device)
 
 
 def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
     """The `answer` [..., D] at masked tokens: exactly 0 at observed tokens, NaN where a masked token is NaN itself.
 
-    The last step of a `conditional_log_prob` over discrete tokens, whose arithmetic turns NaN into some token's index.
+    The last step of a `conditional_log_prob` over discrete tokens, where NaN would otherwise become a token's index.
     """
     return torch.where(observed, 0.0, torch.where(x.isnan(), math.nan, answer))
 
 
+def answers(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
+    """The model's `conditional_log_prob`, in float32 at least: what is to be summed, also under autocast."""
+    answer = model.conditional_log_prob(x, observed)
+    return answer.to(torch.promote_types(answer.dtype, torch.float32))
+
+
+def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
+    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; by the model's own way if any."""
+    method = getattr(model, "log_prob_at", None)
+    if method is not None:
+        return method(x, observed, token)
+    return answers(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
+
+
 def summarise(model: ConditionalModel, x: Tensor) -> Data:
-    """What of the rows x [N, D] the model needs to score their mean: its `summarise(x)` where it has one, else x."""
+    """All that the model needs to score the mean of rows x [N, D]: its `summarise(x)` where it has one, else x."""
     method = getattr(model, "summarise", None)
     return x if method is None else method(x)
 

@@ -15,25 +15,26 @@ from tqdm import tqdm
 from .checks import Sizes, check_count, check_masks, check_rows, check_sizes
 from .curve import ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders
-from .protocol import ConditionalModel, Data, scores_means, summarise
+from .protocol import ConditionalModel, Data, answers, log_prob_at, scores_means, summarise
 
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
 
-def mean_score(model: ConditionalModel, data: Data, observed: Tensor) -> Tensor:
+def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tensor | None = None) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask. Differentiable.
 
     data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each row its own.
-    Raises ValueError: rows or masks out of range, a mask that masks nothing among them.
+    over: what each sum is divided by in place of m, [P] or [P, N] as the masks. Raises ValueError: rows or masks out of
+    range; where m divides, a mask that masks nothing among them.
     """
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
-    size = check_masks(observed, model.num_tokens)
+    over = check_masks(observed, model.num_tokens) if over is None else over
     if observed.ndim == 2 and scores_means(model):
-        return model.mean_conditional_log_prob(data, observed).sum(-1) / size
+        return model.mean_conditional_log_prob(data, observed).sum(-1) / over
     if observed.ndim == 2:
-        observed, size = observed[:, None], size[:, None]
-    return (model.conditional_log_prob(data, observed).sum(-1) / size).mean(-1)
+        observed, over = observed[:, None], over[:, None]
+    return (answers(model, data, observed).sum(-1) / over).mean(-1)
 
 
 def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
@@ -41,7 +42,8 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
                 generator: Generator) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: all of 1..D), P = `num_masks` masks per size.
 
-    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its own.
+    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its own, which
+    ones depends on max_elements too.
     keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
     Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
     has no standard error (NaN) for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is
@@ -62,7 +64,7 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
             else:
                 score = _row_scores(model, x, part, num_masks, share_masks, max_elements, generator)  # [s, P, N]
                 per_row.append(score.mean(1))
-            noise.append(_mask_variance(score, shared=share_masks))
+            noise.append(mask_variance(score, shared=share_masks))
             per_mask.append(score.flatten(1).mean(1))
     variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
     rows = _numpy(per_row) if per_row else None
@@ -83,7 +85,7 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
         for size in sizes.tolist():
             observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
             blocks = observed.split(_at_once(max_elements, x.numel()))
-            total = sum((model.conditional_log_prob(x, part).sum((0, -1)) for part in blocks), x.new_zeros(()))
+            total = torch.stack([answers(model, x, part).sum((0, -1)) for part in blocks]).sum(0)
             scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
@@ -107,9 +109,8 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
 
 def _chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     """`chain_rule` of all orders and rows at once."""
-    answers = model.conditional_log_prob(x[:, None], nested_masks(orders)[:, None])  # [Q, N, t, D]
-    next_token = orders[:, None, :, None].expand(*answers.shape[:-1], 1)  # at step t only token M(t) is asked for
-    return answers.gather(-1, next_token).squeeze(-1)
+    next_token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]: at step t only token M(t) is asked for
+    return log_prob_at(model, x[:, None], nested_masks(orders)[:, None], next_token)
 
 
 def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
@@ -141,10 +142,10 @@ def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: in
 
 def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), nats per token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
-    return model.conditional_log_prob(rows, observed).sum(-1) / (~observed).sum(-1)
+    return answers(model, rows, observed).sum(-1) / (~observed).sum(-1)
 
 
-def _mask_variance(score: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
+def mask_variance(score: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
     """Variance of the mean score over the draw of the masks [s], and the degrees of freedom behind it [s].
 
     score [s, P] or [s, P, N]. The variance is NaN for P = 1. Rows with masks of their own have errors of their own: a

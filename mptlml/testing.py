@@ -1,9 +1,9 @@
-"""The laws that every model obeys, to be checked on a model of one's own; no test framework is needed.
+"""The laws that every model obeys, to check on a model of your own; no test framework is needed.
 
     check_model(model, values=(0.0, 1.0))                                   # a model as it stands, of binary tokens
     check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))         # built from parameters: gradients as well
 
-A model is held to the laws that concern it, and to no other: NEEDS is the table.
+A model is held only to the laws that concern it; the table NEEDS says which.
 """
 
 import inspect
@@ -41,15 +41,17 @@ NEEDS = {  # each law, and what it needs besides conditional_log_prob
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: what a token can be; None for a real number. coherent: whether the answers belong to one joint distribution
-    (None: they do if there is a log_prob). without: {law: why the model does not obey it}. tolerance: nats, what
-    rounding explains. A model that draws at random must draw the same after every `build`.
+    values: the values of a token; None for a real number. words: rows are int64 ids, not floating numbers. coherent:
+    whether the answers belong to one joint distribution (None: they do if there is a log_prob). without: {law: why the
+    model does not obey it}. tolerance: the error that rounding explains, in nats. A model that draws at random must
+    draw the same numbers after every `build`.
     """
 
     build: Callable[..., Any]
     num_tokens: int
     shapes: tuple[tuple[int, ...], ...] = ()
     values: tuple[float, ...] | None = None
+    words: bool = False
     coherent: bool | None = None
     without: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 1e-10
@@ -74,10 +76,10 @@ class Case:
         else:
             values = torch.tensor(self.values, dtype=torch.float64)
             drawn = values[torch.randint(len(self.values), shape, generator=_seeded(5))]
-        return drawn.to(self.device, self.dtype)
+        return drawn.to(self.device, torch.int64 if self.words else self.dtype)
 
     def masks(self, at_most: int = 256) -> Tensor:
-        """Masks [P, 1, D] of all sizes 1..D: every mask where there are so few, else random ones."""
+        """Masks [P, 1, D] of all sizes 1..D: every mask where there are at most `at_most`, else random ones."""
         if 2**self.num_tokens <= at_most:
             drawn = torch.cat([all_masks(self.num_tokens, size) for size in range(1, self.num_tokens + 1)])
         else:
@@ -86,7 +88,7 @@ class Case:
         return drawn[:, None].to(self.device)
 
     def has(self, need: str) -> bool:
-        """Whether the case has what NEEDS names: a method of the model, or one of three other words."""
+        """Whether the case has `need`: a method of the model, or one of the three other words in NEEDS."""
         model = self.model()
         if need == "parameters":
             return bool(self.shapes)
@@ -97,15 +99,16 @@ class Case:
         return callable(getattr(model, need, None))
 
     def lacks(self, law: str) -> str:
-        """Why a law does not concern this model; nothing where it does."""
+        """Why a law does not concern this model; "" where it does."""
         missing = [need for need in NEEDS[law] if not self.has(need)]
         return self.without.get(law, f"it needs {' and '.join(missing)}" if missing else "")
 
 
 def check_model(model: Any, **options: Any) -> dict[str, str]:
-    """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: what became of it}.
+    """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: outcome}.
 
-    That is "obeyed", or why the law does not concern the model. Raises AssertionError with all laws that are broken.
+    An outcome is "obeyed", or the reason why the law does not concern the model. Raises AssertionError: it names all
+    laws that are broken.
     """
     case = replace(model, **options) if isinstance(model, Case) else Case(lambda: model, model.num_tokens, **options)
     found, broken = {}, []
@@ -130,7 +133,7 @@ def observed_tokens_score_exactly_zero(case: Case) -> None:
 
 
 def masked_tokens_predict_nothing(case: Case) -> None:
-    """What stands at a masked token changes no other token's answer and no log p(x_R), not even in the last bit."""
+    """The value at a masked token changes no other token's answer and no log p(x_R), not even in the last bit."""
     x, observed = case.some_rows(3), case.masks()
     truth = case.model().conditional_log_prob(x, observed)
     for token in torch.linspace(0, case.num_tokens - 1, min(8, case.num_tokens)).long().tolist():
@@ -138,14 +141,15 @@ def masked_tokens_predict_nothing(case: Case) -> None:
         for wild in _garbage(case, x, observed | asked):
             answer = case.model().conditional_log_prob(wild, observed)
             _same(answer[..., token], truth[..., token], 0, f"token {token} depends on other masked tokens")
-            assert not answer[observed.expand(answer.shape)].any(), "garbage at masked tokens reached observed ones"
+            assert not answer[observed.expand(answer.shape)].any(), "values at masked tokens changed observed ones"
     if case.has("log_prob(x, observed)"):
         for wild in _garbage(case, x, observed):
-            _same(case.model().log_prob(wild, observed), case.model().log_prob(x, observed), 0, "log_prob sees them")
+            _same(case.model().log_prob(wild, observed), case.model().log_prob(x, observed), 0,
+                  "log_prob depends on masked tokens")
 
 
 def batched_is_looped(case: Case) -> None:
-    """Masks [P, 1, D] against rows [N, D], or one mask for each row, give what each pair gives alone."""
+    """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
     model, x, masks = case.model(), case.some_rows(4), case.masks()
     masks = masks[torch.linspace(0, len(masks) - 1, len(x)).long()]  # as many as there are rows
     looped = torch.stack([torch.stack([model.conditional_log_prob(row, mask[0]) for row in x]) for mask in masks])
@@ -166,7 +170,7 @@ def conditionals_are_distributions(case: Case) -> None:
 
 
 def inputs_are_left_alone(case: Case) -> None:
-    """Answering changes neither rows nor masks nor the tensors that the model holds."""
+    """An answer changes neither rows nor masks nor the tensors that the model holds."""
     model, x, observed = case.model(), case.some_rows(3), case.masks()
     own = model.state_dict() if isinstance(model, torch.nn.Module) else vars(model)
     held = {"x": x, "observed": observed, **{name: value for name, value in own.items() if torch.is_tensor(value)}}
@@ -201,7 +205,7 @@ def marginals_follow_the_chain_rule(case: Case) -> None:
 
 
 def means_are_means_over_rows(case: Case) -> None:
-    """What the model averages over rows by itself is the mean of its answers, from rows and from their summary."""
+    """The model's own averages over rows are the means of its answers, from rows and from their summary."""
     model, x, masks = case.model(), case.some_rows(4), case.masks()
     mean = model.conditional_log_prob(x, masks).mean(1)
     for data in (x, summarise(model, x)):
@@ -217,7 +221,7 @@ def gradients_are_right(case: Case) -> None:
     def answers(*parameters: Tensor) -> tuple[Tensor, ...]:
         found = _answers(case.build(*parameters), x, masks, case)
         cut_off = [name for name, answer in found.items() if not answer.requires_grad]
-        assert not cut_off, f"no gradient reaches {cut_off}"  # gradcheck would pass over them
+        assert not cut_off, f"no gradient reaches {cut_off}"  # gradcheck would ignore them
         return tuple(found.values())
 
     try:
@@ -227,7 +231,7 @@ def gradients_are_right(case: Case) -> None:
 
 
 def dtype_follows_the_input(case: Case) -> None:
-    """float32 in, float32 out, on the same device, and close to what float64 gives."""
+    """float32 in, float32 out, on the same device, and close to the answer in float64."""
     single, double = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
     exact = _answers(double.model(), double.some_rows(3), case.masks(), case)
     for name, answer in _answers(single.model(), single.some_rows(3), case.masks(), case).items():
@@ -237,7 +241,7 @@ def dtype_follows_the_input(case: Case) -> None:
 
 
 def samples_follow_the_generator(case: Case) -> None:
-    """The generator passed in decides the rows [N, D]; torch's global one stays as it is."""
+    """The generator that is passed in decides the rows [N, D]; torch's global one stays as it is."""
     before = torch.get_rng_state()
     one, same, other = (case.model().sample(50, generator=_seeded(seed)) for seed in (3, 3, 4))
     assert one.shape == (50, case.num_tokens), f"50 samples have shape {tuple(one.shape)}"
@@ -258,7 +262,7 @@ LAWS: dict[str, Callable[[Case], None]] = {name: globals()[name] for name in NEE
 
 
 def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:
-    """All that the model answers about rows [N, D] and masks [P, 1, D], by name."""
+    """Every answer of the model about rows [N, D] and masks [P, 1, D], by name."""
     found = {"conditional_log_prob": model.conditional_log_prob(x, masks)}
     if hasattr(model, "log_prob"):
         found["log_prob"] = model.log_prob(x)
@@ -272,13 +276,13 @@ def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tens
 
 
 def _garbage(case: Case, x: Tensor, observed: Tensor) -> list[Tensor]:
-    """Rows that agree with x at observed tokens and hold anything at all at masked ones."""
+    """Rows that agree with x at observed tokens and have arbitrary values at masked ones."""
     if case.values is None:
         wild = [torch.full_like(x, value) for value in (1e30, -math.inf, math.nan)]
     else:
         values = torch.tensor(case.values).to(x)
         place = (x[..., None] == values).int().argmax(-1)
-        wild = [values[(place + 1) % len(values)], torch.full_like(x, math.nan)]
+        wild = [values[(place + 1) % len(values)]] + ([] if case.words else [torch.full_like(x, math.nan)])
     return [torch.where(observed, x, other) for other in wild]
 
 

@@ -24,7 +24,7 @@ from mptlml import (
     score_curve,
 )
 from mptlml.data.images import load_images
-from mptlml.models import PPCA, BernoulliMixture, LinearVAE
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE
 from mptlml.models.deep_vae import DeepVAE, NodeMixture
 from mptlml.models.importance import Importance
 from mptlml.models.linear_vae import disc_rule
@@ -61,6 +61,7 @@ class Untouched:
     log_prob = conditional_log_prob
 
 
+WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
 MODEL = Untouched()
 ROWS = real(4, 3)
 KEPT = score_curve(PCA, ROWS, [1, 3], num_masks=2, generator=torch.Generator().manual_seed(0))
@@ -118,7 +119,7 @@ TABLE = [
     ("masks of another D", lambda: PCA.mean_conditional_log_prob(ROWS, SEEN[None, :2]), r"observed has shape \(1, 2\)"),
     # BernoulliMixture
     ("components that do not pair", lambda: BernoulliMixture(real(2), real(3, 4)), r"\(2,\), \(3, 4\)"),
-    ("weights that sum to 2", lambda: BernoulliMixture(real(4), real(4, 3)), "sum to 1, they sum to 2"),
+    ("weights that sum to 2", lambda: BernoulliMixture(real(4), real(4, 3)), "sum to 1; they sum to 2"),
     ("a negative weight", lambda: BernoulliMixture(torch.tensor([1.5, -0.5]), real(2, 3)), "least is -0.5"),
     ("a probability above 1", lambda: BernoulliMixture(real(2), real(2, 3, fill=1.25)), "1.25"),
     ("a probability below 0", lambda: BernoulliMixture(real(2), real(2, 3, fill=-0.125)), "-0.125"),
@@ -135,7 +136,8 @@ TABLE = [
     # the curve
     ("rows of another D", curve(real(4, 2)), r"\[N, 3\].*\(4, 2\)"),
     ("no rows", curve(real(0, 3)), r"N >= 1, got \(0, 3\)"),
-    ("whole-number rows", curve(torch.ones(4, 3, dtype=torch.long)), "floating tensor, got torch.int64"),
+    ("rows of yes and no", curve(torch.ones(4, 3) > 0), "floating tensor or int64 token ids, got torch.bool"),
+    ("ids that bfloat16 has rounded", lambda: WORDS.log_prob(torch.ones(3).bfloat16()), "int64, got torch.bfloat16"),
     ("a curve of no elements", curve(max_elements=0), "max_elements.*at least 1, got 0"),
     ("no masks", curve(num_masks=0), "num_masks.*at least 1, got 0"),
     ("half a mask", curve(num_masks=0.5), "num_masks.*got 0.5"),
@@ -163,12 +165,17 @@ TABLE = [
     ("rate 0", objective("bernoulli_rate", rate=0.0), r"\(0, 1\], got 0.0"),
     ("rate above 1", objective("bernoulli_rate", rate=1.5), "got 1.5"),
     ("rows to learn from of another D", objective("every_size", rows=real(4, 2)), r"\(4, 2\)"),
+    ("lengths of other rows", objective("stratified_size", lengths=torch.ones(3).long()), r"4 rows, got shape \(3,\)"),
+    ("a row of no token", objective("stratified_size", lengths=torch.tensor([3, 0, 1, 1])), "from 0 to 3"),
+    ("a row longer than D", objective("bernoulli_rate", lengths=torch.tensor([3, 4, 1, 1])), "from 1 to 4"),
+    ("own rates of a summary", objective("bernoulli_rate", rows="a summary"), "share_masks=False"),
     ("own masks of a summary", objective("uniform_size", rows="a summary", share_masks=False), "share_masks=False"),
     # the fit
     ("no steps of a fit", climb(num_steps=0), "num_steps.*got 0"),
     ("tracking every 0 steps", climb(track_every=0), "track_every.*got 0"),
     ("a learning rate of 0", climb(learning_rate=0.0), "learning rate 0.0"),
     ("a NaN learning rate", climb(learning_rate=NAN), "learning rate nan"),
+    ("a gradient cut to nothing", climb(max_norm=0.0), "max_norm must be positive, got 0.0"),
     ("a negative warm-up", climb(warm_up=-1), "warm_up.*at least 0, got -1"),
     ("a decay over no step", climb(decay=0), "decay.*got 0"),
     ("half a step's decay", climb(decay=0.5), "decay.*got 0.5"),
@@ -189,12 +196,12 @@ for _model in PCA, COINS, LinearVAE(PCA.weight, real(3), RULE), NodeMixture(DEEP
     _calls = {
         "rows of another D": (_model.log_prob, real(2, 4), r"x has shape \(2, 4\).*3 tokens"),
         "a number": (_model.log_prob, real(), r"x has shape \(\)"),
-        "whole-number rows": (_model.log_prob, X.long(), "floating tensor, got torch.int64"),
+        "rows of other numbers": (_model.log_prob, X.half(), "x is torch.float16 on cpu, but the model's parameters"),
         "NaN observed": (_model.log_prob, holed(2, 3).round(), r"\(2, 3\)"),
         "a mask of another D": (_ask, X, SEEN[:2], r"observed has shape \(2,\).*3 tokens"),
         "a mask of numbers": (_ask, X, SEEN.double(), "observed must be a bool tensor.*torch.float64"),
         "a mask for other rows": (_ask, X, SEEN.expand(5, 3), r"x \(2, 3\) and observed \(5, 3\)"),
-        "rows of another precision": (_ask, X.float(), SEEN, "x is torch.float32 on cpu, the model's parameters are"),
+        "rows of another precision": (_ask, X.float(), SEEN, "x is torch.float32 on cpu, but the model's parameters"),
         "a mean at another precision": (mean_score, _model, X.float(), SEEN[None], "x is torch.float32"),
     }
     TABLE += [(f"{type(_model).__name__}: {what}", partial(*call), states) for what, (*call, states) in _calls.items()]

@@ -79,7 +79,7 @@ EDITS = {  # file: (what is put in place of what, the chapters that run)
     "book/data/linear_vae.csv": (None, {"08"}),
     "book/claims.yml (a band)": (("band: [1.205", "band: [1.204"), {"01"}),
     "book/claims.yml (the words)": (("\n  statement: ", "\n  statement: So "), set()),
-    "notebooks/05_training.md (code)": (("```{code-cell} ipython3\n", "```{code-cell} ipython3\n1 + 1\n"), {"05"}),
+    "notebooks/05_training.md (code)": (("\nreport.start(", "\n1 + 1\nreport.start("), {"05"}),
     "book/_ext/book_records.html": (None, set()),
 }
 
@@ -271,11 +271,13 @@ def said(tmp_path, monkeypatch):
 def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     first, second = said["claims"]
     assert first["how"] == "largest error over 4,000 rows" and first["url"] == "notebooks/01_one.html#claim-a"
-    assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.3)
+    assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.34)
     assert (second["value"], second["text"], second["verdict"], second["how"]) == (
         None, "–", "not run here", "no data here")
-    assert [first["statement"], second["statement"]] == ["1 < 2, 1.50 ± 0.10 nats.", "1 < 2, 1 to 2 nats."]
+    assert first["statement"] == "1 < 2, 1.50 ± 0.10 nats."
+    assert second["statement"] == "Expected, but not run here: 1 < 2, 1 to 2 nats."
     assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
+    assert '<summary><span class="verdict' in book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert "1 of 2 claims" in book_records.drawn(COST, said)
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, said)
     assert said["settings"] == {"python": ["3.11", "3.12"], "cores": ["2"], "gpu": ["no"]}
@@ -292,7 +294,7 @@ def test_the_site_gets_its_data(said, tmp_path):
     assert found["summary"] == {
         "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
-    assert ElementTree.parse(tmp_path / "badge.svg").getroot().get("aria-label") == "claims: 1 of 2 in band"
+    assert ElementTree.parse(tmp_path / "badge.svg").getroot().get("aria-label") == "claims: 1 in band, 1 not run here"
 
 
 # What was built ----------------------------------------------------------------------------------------------------
@@ -335,7 +337,8 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
             text = part.get_text().replace("’", "'").replace("\u00a0", " ") + "–"
             assert claim["how"] in text and claim["text"] in text, claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
-    said = f"Claims: {found['summary']['in_band']} of {len(CLAIMS)} in band"
+    not_run = found["summary"]["verdicts"].get("not run here", 0)
+    said = f"Claims: {len(CLAIMS) - not_run} in band" + f", {not_run} not run here" * bool(not_run)
     for name in ("intro", "scorecard"):
         assert page(f"book/{name}.html").select_one("img.claims-badge")["alt"] == said
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")

@@ -80,6 +80,8 @@ CASES = {
     "HiddenMarkovModel D=1 H=2 V=2": hmm(1, 2, 2),
     "HiddenMarkovModel D=5 H=3 V=3": hmm(5, 3, 3),
     "HiddenMarkovModel D=8 H=2 V=4": hmm(8, 2, 4),
+    "HiddenMarkovModel of int64": replace(hmm(3, 2, 3), words=True),
+    "BernoulliMixture of int64": replace(mixture(4, 2), words=True),
     "LinearVAE D=1 K=1": linear_vae(1, 1, 0.2),
     "LinearVAE D=5 K=2": linear_vae(5, 2, 0.5),
     "NodeMixture D=1 K=1": nodes(1, 1, 0.1),
@@ -89,6 +91,7 @@ CASES = {
         3, 2, 4, lambda vae: Importance(vae, torch.Generator().manual_seed(0), 20, "encoder"),
         coherent=False, without=AFRESH),
     "MaskedTransformer D=5 V=3": Case(transformer, 5, ((3, 8),), (0.0, 1.0, 2.0)),
+    "MaskedTransformer of int64": Case(transformer, 5, ((3, 8),), (0.0, 1.0, 2.0), words=True),
 }
 
 

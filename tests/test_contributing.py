@@ -9,9 +9,12 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
+import transformers
 import yaml
 
 import mptlml
+from mptlml.data.text import make_tokenizer
+from mptlml.models import MaskedLM
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,11 +38,25 @@ def test_the_model_in_one_file_obeys_the_laws_elsewhere(tmp_path):
 
 def test_the_readme_shows_code_that_runs():
     """Its last two lines print the area with its error, and the exact value: they agree within four errors."""
-    [code] = blocks("README.md")
+    code = blocks("README.md")[0]
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     mean, error, exact = map(float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", done.stdout).groups())
     assert 0 < error < 1 and abs(mean - exact) < 4 * error
+
+
+def test_the_readme_scores_a_masked_language_model(tmp_path):
+    """Of a small random network in place of BERT: two areas, their difference with its error, and a score."""
+    code, words = blocks("README.md")[1], ["The cat sat on the mat.", "The cat sat on the hat."]
+    tokenizer = make_tokenizer(words * 9, 60)
+    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
+                                     num_hidden_layers=1, num_attention_heads=1, initializer_range=0.3)
+    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
+        part.save_pretrained(tmp_path)
+    command = [sys.executable, "-W", "error", "-c", code.replace("google-bert/bert-base-uncased", str(tmp_path))]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    one, other, gap = map(float, re.findall(r"(-?[\d.]+) \+- [\d.]+", said))
+    assert gap == pytest.approx(other - one, abs=0.002) and "tensor([-" in said
 
 
 def test_one_version():

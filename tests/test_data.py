@@ -55,12 +55,12 @@ def calls(monkeypatch, tmp_path):
 def test_without_a_connection_the_digits_serve_with_a_note(calls):
     first = data.load_images("mnist", 100)
     again = data.load_images("mnist", 200, train=False)
-    assert calls == [3]  # one short probe a session, never a retry
-    assert "MNIST could not be had" in first.note and "8 x 8 digits" in first.note and again.note == first.note
+    assert calls == [3]  # one short probe per session, never a retry
+    assert "MNIST was not at hand" in first.note and "8 × 8 digits" in first.note and again.note == first.note
     assert first.source == "scikit-learn digits" and first.side == 8
     assert first.pixels.shape == (100, 64) and again.pixels.shape == (200, 64)
     fashion = data.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
-    assert "FashionMNIST" in fashion.note and fashion.pixels.shape == (1797, 64) and len(calls) == 2
+    assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64) and len(calls) == 2
 
 
 @pytest.mark.parametrize(("error", "reached"), [
@@ -84,9 +84,10 @@ def test_the_digits_are_scikit_learns(calls):
     assert data.load_images("digits", 1797).pixels.shape == (1797, 64)
 
 
-@pytest.mark.parametrize(("name", "folder"), [("mnist", "MNIST"), ("fashion-mnist", "FashionMNIST")])
+@pytest.mark.parametrize(("name", "folder", "title"), [
+    ("mnist", "MNIST", "MNIST"), ("fashion-mnist", "FashionMNIST", "Fashion-MNIST")])
 @pytest.mark.parametrize("train", [True, False])
-def test_the_named_folder_comes_first(name, folder, train, tmp_path, monkeypatch, calls):
+def test_the_named_folder_comes_first(name, folder, title, train, tmp_path, monkeypatch, calls):
     write_idx(tmp_path, folder)
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
     images = data.load_images(name, 4, train=train)
@@ -94,7 +95,7 @@ def test_the_named_folder_comes_first(name, folder, train, tmp_path, monkeypatch
     np.testing.assert_array_equal(images.pixels, np.roll(PIXELS, shift, 0)[:4].reshape(4, 784) / 255)
     np.testing.assert_array_equal(images.labels, np.roll(LABELS, shift)[:4])
     assert images.pixels.dtype == torch.float64 and images.side == 28
-    assert images.source == folder + ("" if train else ", test images") and images.note == "" and not calls
+    assert images.source == title + ("" if train else ", test images") and images.note == "" and not calls
 
 
 @pytest.mark.parametrize(("part", "damage", "message"), [

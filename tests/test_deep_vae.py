@@ -21,7 +21,7 @@ def network(num_tokens=6, num_latents=1, num_hidden=16, activation="tanh", bend=
 
 
 def rows_and_masks(generator, vae, num_rows=8):
-    """Rows of the model itself, and a mask a row."""
+    """Rows drawn from the model, and one mask per row."""
     x = vae.sample(num_rows, generator=generator).detach()
     return x, torch.rand(x.shape, generator=generator) < 0.5
 

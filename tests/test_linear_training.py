@@ -7,11 +7,21 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from scipy.optimize import minimize
+from torch.nn.functional import softplus
 
 from mptlml import mean_score, score_curve
 from mptlml.models.linear_vae import LinearVAE, disc_rule
 from mptlml.studies import linear_vae as study
-from mptlml.studies.linear_vae import OBJECTIVES, BinaryImages, masked_objective, maximise, sizes_and_weights, train
+from mptlml.studies.linear_vae import (
+    OBJECTIVES,
+    BinaryImages,
+    masked_objective,
+    maximise,
+    maximise_at_15,
+    sizes_and_weights,
+    train,
+)
 
 STORED = Path(__file__).parents[1] / "book" / "data" / "linear_vae.csv"
 
@@ -97,6 +107,43 @@ def test_maximise_ends_where_the_slope_vanishes(digits, weights):
     assert max(p.grad.abs().max() for p in theta) < 2e-3
 
 
+def test_the_15_per_cent_objective_has_a_maximum_of_its_own(digits, weights):
+    """From the exact optimum: higher on its masks, and less so on fresh ones; lower in likelihood; a flat end."""
+    optimum = maximise(digits, *weights, spacing=0.4, num_steps=60)[:2]
+    *own, steps, gain = maximise_at_15(digits, *optimum, seed=0, masks_per_row=2, spacing=0.4, num_steps=40)
+    fresh = [study.score_at_15(digits, *pair, seed=7) for pair in (optimum, own)]
+    lml = [study.mean_lml(digits, digits.model(*pair))[0] for pair in (optimum, own)]
+    assert gain > fresh[1] - fresh[0] and lml[1] < lml[0] - 0.1
+    again = maximise_at_15(digits, *own, seed=0, masks_per_row=2, spacing=0.4, num_steps=40)
+    assert 0 <= again[-1] < 0.1 * gain and 0 < again[-2] <= steps == 40
+    assert maximise_at_15(digits, *optimum, seed=1, masks_per_row=2, spacing=0.4, num_steps=1)[-1] != gain
+
+
+def test_balanced_masks_hide_each_token_as_often(generator):
+    """8 windows of 3 from 10 tokens: each token two or three times, and no token twice in a mask."""
+    hidden = ~study.balanced_masks(10, 3, 8, generator)
+    assert (hidden.sum(1) == 3).all() and set(hidden.sum(0).tolist()) == {2, 3}
+    first = torch.stack([~study.balanced_masks(10, 3, 1, generator)[0] for _ in range(2000)])
+    torch.testing.assert_close(first.double().mean(0), torch.full((10,), 0.3).double(), rtol=0, atol=0.05)
+
+
+def test_the_best_diagonal_posterior_is_that_of_a_search(digits, weights):
+    """One row at a time: the ELBO as a sum over a grid around q, its maximum by Nelder and Mead."""
+    model, rule = digits.model(*weights), disc_rule(0.2, 5.0)
+    found = study.best_diagonal_elbo(model, digits.train[:60].double())
+    assert (found < model.log_prob(digits.train[:60].double())).all()
+    for row, value in zip(digits.train[:2].double(), found, strict=False):
+        def loss(q, row=row):
+            z = torch.tensor(q[:2]) + torch.tensor(q[2:]).exp() * rule.nodes
+            logits = z @ model.weight.T + model.bias
+            log_joint = (row * logits - softplus(logits)).sum(-1) - 0.5 * z.square().sum(-1)
+            log_q = -0.5 * rule.nodes.square().sum(-1) - q[2:].sum()
+            return -(rule.log_weights.exp() * (log_joint - log_q)).sum().item()
+
+        best = minimize(loss, [0.0, 0.0, -1.0, -1.0], method="Nelder-Mead", options=dict(fatol=1e-9, maxiter=2000))
+        assert value.item() == pytest.approx(-best.fun, abs=1e-5)
+
+
 def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     """D S(x; 10) by common masks, against masks of its own for the model of all pixels."""
     found, again, other = (study.score_at_15(digits, *weights, seed=seed) for seed in (3, 3, 4))
@@ -119,6 +166,7 @@ BAD = {
     "another objective": (lambda d: train("mlm", d, seed=0), "objective"),
     "no passes": (lambda d: train("exact", d, seed=0, passes=0), "passes"),
     "left late": (lambda d: train("exact", d, seed=0, passes=2, stop=3), "6.*4"),
+    "unequal parts": (lambda d: study.masked_objective(None, d.train, d, torch.ones(7), 1, None), "equal parts"),
     "another script": (lambda d: study.train_as_scripts("uniform", d, seed=0), "objective"),
 }
 
@@ -136,6 +184,7 @@ def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(linear_runs, "LONG", dict(passes=2, spacing=0.4))
     monkeypatch.setattr(linear_runs, "FROM_OPTIMUM", dict(passes=1, spacing=0.4, rate=0.05))
     monkeypatch.setattr(linear_runs, "maximise", partial(maximise, spacing=0.5, num_steps=5))
+    monkeypatch.setattr(linear_runs, "OWN", {"digits": dict(masks_per_row=1, num_steps=3)})
     monkeypatch.setattr(study, "SCRIPTS_STEPS", 5)
     monkeypatch.setattr(linear_runs, "SEEDS", (0,))
     monkeypatch.setattr(results, "FOLDER", tmp_path)
@@ -145,5 +194,9 @@ def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     assert written.name == "linear_vae-digits.csv" and list(found) == list(stored)
     assert list(found["scheme"]) == list(stored["scheme"].unique()) and set(found["data"]) == {"digits"}
     assert (found["begun"].notna() == found["scheme"].isin(OBJECTIVES)).all()
+    assert (found["gain"].notna() == (found["scheme"] == "15%, own optimum")).all()
+    assert (found["gain"].dropna() > 0).all()
+    optimum = found.set_index("scheme").loc[["optimum", "optimum, diagonal"], ["train", "held_out"]]
+    assert (optimum.loc["optimum, diagonal"] < optimum.loc["optimum"]).all()
     with pytest.raises(SystemExit, match="cifar"):
         linear_runs.main("cifar")

@@ -183,6 +183,10 @@ BAD = {
     "no spacing": (lambda m: disc_rule(0.0), "spacing"),
     "too many nodes": (lambda m: disc_rule(0.001), "million"),
     "no nodes": (lambda m: hermite_rule(0), "per_axis"),
+    "rows without masks": (lambda m: m.masked_sums(torch.zeros(2, 3, 5).double(), torch.ones(3, 5) > 0), "need masks"),
+    "one matrix to climb": (lambda m: NaturalGradient([m.weight], lr=1.0), "weight .* and bias"),
+    "grey start": (lambda m: study.initial_parameters(torch.full((3, 5), 0.5), 2, generator=torch.Generator()),
+                   "0 or 1"),
     "adaptive, grey": (lambda m: m.adaptive_log_prob(torch.full((5,), 0.5).double()), "tokens must be 0 or 1"),
 }
 

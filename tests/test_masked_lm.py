@@ -8,10 +8,11 @@ import pytest
 import torch
 import transformers
 
-from mptlml import chain_rule, exact_curve, objectives, random_masks, random_orders
+from mptlml import chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders
 from mptlml.data.text import make_tokenizer
 from mptlml.models.masked_lm import MaskedLM
 from mptlml.models.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
+from mptlml.testing import Case, check_model
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
 SENTENCE = "the cat sat on the mat"
@@ -79,10 +80,21 @@ def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
 
 
 def test_chain_rule_is_that_of_score(lm, generator):
-    ids = lm.encode(SENTENCE)
+    """Every order step by step; and the head answers for D tokens an order, not for all that are masked."""
+    ids, answers = lm.encode(SENTENCE), []
     orders = random_orders(len(ids), 3, generator=generator)
-    truth = chain_rule(lm.at_length(len(ids)), ids[None].double(), orders)[:, 0]
+    truth = torch.zeros(3, len(ids)).double()
+    for q, order in enumerate(orders):
+        for t, token in enumerate(order):
+            observed = torch.ones(len(ids), dtype=torch.bool).index_fill(0, order[: t + 1], False)
+            truth[q, t] = one_at_a_time(lm, ids, observed)[token]
     torch.testing.assert_close(lm.chain_rule(SENTENCE, orders), truth, rtol=0, atol=1e-10)
+    view, heard = lm.at_length(len(ids)), lm.model.get_output_embeddings().register_forward_hook(
+        lambda module, given, out: answers.append(len(out)))
+    torch.testing.assert_close(chain_rule(view, ids[None].double(), orders)[:, 0], truth, rtol=0, atol=1e-10)
+    spread = order_spread(view, torch.stack([ids, ids]), num_orders=3, generator=generator)
+    heard.remove()
+    assert spread.shape == (2,) and spread[0] == spread[1] > 1e-4 and sum(answers) == 9 * len(ids)
     assert order_gap(truth.sum(-1)) > 1e-4  # the orders disagree
     assert order_gap(torch.tensor([0.0, -2.0])).item() == pytest.approx(math.log((1 + math.exp(-2)) / 2) + 1)
 
@@ -94,6 +106,78 @@ def test_no_pass_is_larger_than_allowed_and_the_head_answers_where_it_is_asked()
     lm.pseudo_log_likelihood(TEXTS)
     assert max(tokens) <= lm.batch_tokens < 2 * min(tokens[:-1])
     assert sum(answers) == sum(len(lm.encode(text)) for text in TEXTS)
+
+
+def test_masks_are_made_when_their_turn_comes(bert):
+    """A long row goes through a few masks at a time; a short one shares its pass with the next."""
+    asked = []
+
+    def look(i, start, stop):
+        asked.append((i, start, stop))
+        hide = torch.ones(stop - start, (1, 8)[i], dtype=torch.bool)
+        return torch.full(hide.shape, 7), torch.full(hide.shape, TOKENIZER.mask_token_id), hide
+
+    rows = bert._answers([1, 8], [34, 20], look)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    assert next(rows)[0] == 0 and asked == [(0, 0, 33), (0, 33, 34), (1, 0, 9)]
+    assert next(rows)[1].shape == (160,) and asked[3:] == [(1, 9, 19), (1, 19, 20)]
+
+
+def test_the_laws(bert):
+    values = tuple(map(float, range(bert.vocab_size)))
+    for words in (True, False):
+        check_model(bert.at_length(2), values=values, words=words)
+    with pytest.raises(AssertionError, match="orders disagree"):
+        check_model(Case(lambda: bert.at_length(2), 2, values=values, coherent=True))
+
+
+def test_every_word_is_answered_for(lm, generator):
+    """At masked and at seen tokens, and one by one: what a plain pass says, over the whole vocabulary."""
+    ids = lm.encode(SENTENCE)
+    every = lm.masked_marginals(SENTENCE)
+    truth = torch.stack([one_at_a_time(lm, ids, torch.arange(len(ids)) != j)[j] for j in range(len(ids))])
+    torch.testing.assert_close(every.gather(1, ids[:, None])[:, 0], truth, rtol=0, atol=1e-10)
+    torch.testing.assert_close(every.exp().sum(1), torch.ones(len(ids)).double(), rtol=0, atol=1e-10)
+    observed = random_masks(len(ids), 2, generator=generator)
+    answer = lm.at_length(len(ids)).vocabulary_log_prob(ids, observed)
+    framed = torch.cat([torch.tensor(lm.prefix), ids.where(observed, torch.tensor(TOKENIZER.mask_token_id)),
+                        torch.tensor(lm.suffix)])
+    with torch.no_grad():
+        plain = lm.model(framed[None]).logits[0, 1:-1].log_softmax(-1)
+    torch.testing.assert_close(answer, plain, rtol=0, atol=1e-10)
+    value = objectives.eighty_ten_ten(lm.at_length(len(ids)), ids.expand(9, -1), 2, generator=generator)
+    assert value.isfinite() and value < 0
+
+
+def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
+    """Whatever other texts there are; and two texts of one length have masks in common."""
+    def curves(texts, **options):
+        return bert.curves(texts, num_masks=3, generator=torch.Generator().manual_seed(4), **options)
+
+    together = curves(TEXTS)
+    for text, curve in zip(TEXTS, together, strict=True):
+        alone = bert.curve(text, num_masks=3, generator=torch.Generator().manual_seed(4))
+        assert curve.num_words == len(text.split()) and curve.sizes.tolist() == [*range(1, curve.num_tokens + 1)]
+        np.testing.assert_allclose(alone.scores, curve.scores, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(curve.mean[-1], curve.scores[-1], atol=1e-10)  # everything is hidden: no noise
+        np.testing.assert_allclose(curve.variance, curve.scores.var(1, ddof=1) / 3, atol=1e-12)
+    assert (together[0].variance[1:-1] > 1e-8).all()
+    same, other = curves(["the cat sat on the mat", "the dog sat on the mat"], sizes=[1, 3, 5])
+    assert same.minus(same).area() == dataclasses.replace(same.minus(same).area(), mean=0.0, stderr=0.0)
+    pair = other.minus(same)
+    np.testing.assert_allclose(pair.mean, other.mean - same.mean, atol=1e-12)
+    np.testing.assert_allclose(pair.variance, (other.scores - same.scores).var(1, ddof=1) / 3, atol=1e-12)
+    for wrong in (together[1], together[0], bert.curve(SENTENCE, [1, 3, 5], num_masks=3,
+                                                       generator=torch.Generator().manual_seed(5))):
+        with pytest.raises(ValueError, match="masks in common"):
+            same.minus(wrong)
+
+
+def test_pairs_have_smaller_errors_than_two_curves(bert, generator):
+    """With common masks, the error of a difference of areas is what the differences under each mask scatter."""
+    one, other = bert.curves(["the cat sat on the mat", "the cat sat on a mat"], num_masks=40, generator=generator)
+    pair = other.minus(one).area()
+    assert pair.mean == pytest.approx(other.area().mean - one.area().mean)
+    assert 0 < pair.stderr < 0.8 * math.hypot(one.area().stderr, other.area().stderr)
 
 
 def test_a_sentence_curve_in_three_units(bert, generator):
@@ -160,6 +244,41 @@ def test_what_is_drawn_depends_on_no_batch():
         np.testing.assert_allclose(scores(8), scores(batch_tokens), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
+def test_a_corpus_in_parts_is_the_corpus(bert, corruption):
+    """Split, scored apart in any order and joined: bit by bit where the passes are the same."""
+    def curve(corpus):
+        lm = tiny("BERT", 8)  # a pass takes one mask
+        return lm.rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption,
+                             generator=torch.Generator().manual_seed(5))
+
+    corpus = bert.sentences(TEXTS)
+    whole, parts = curve(corpus), corpus.split(2)
+    assert [len(part.rows) for part in parts] == [2, 2, 1] and parts[1].split(1)[1].first == 3
+    again = RateCurve.joined([curve(part) for part in reversed(parts)][::-1])
+    for name in ("rates", "scores", "lengths"):
+        assert np.array_equal(getattr(again, name), getattr(whole, name)), name
+    assert again.num_words == pytest.approx(whole.num_words)
+    assert len({tuple(row) for row in whole.scores.T}) == 5  # each row drew its own
+
+
+def test_rate_curve_scores_what_it_says(bert, generator):
+    """Text by text and mask by mask: what was hidden is read off the passes, and scored by plain ones."""
+    lm, shown = tiny("BERT", 8), []
+    heard = lm.model.get_input_embeddings().register_forward_hook(
+        lambda module, given, out: shown.append(given[0][0, 1:-1]))
+    corpus = lm.sentences(TEXTS[:2])
+    scores = lm.rate_curve(corpus, [0.3, 0.9], num_masks=2, generator=generator).scores
+    heard.remove()
+    order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))  # the shorter text first, its rates in turn
+    for i, part in zip(order, (shown[:4], shown[4:]), strict=True):
+        truth = [one_at_a_time(lm, corpus.rows[i], row != TOKENIZER.mask_token_id) for row in part]
+        hidden = [(row == TOKENIZER.mask_token_id).sum().item() for row in part]
+        assert hidden == [max(1, round(rate * len(corpus.rows[i]))) for rate in (0.3, 0.3, 0.9, 0.9)]
+        expected = [(truth[k].sum() + truth[k + 1].sum()).item() / (hidden[k] + hidden[k + 1]) for k in (0, 2)]
+        np.testing.assert_allclose(scores[:, i], expected, rtol=0, atol=1e-10)
+
+
 def test_the_answer_is_where_the_data_are(bert, elsewhere):
     ids, observed = torch.full((9, 6), 7.0), torch.arange(6) > 3
     here = bert.at_length(6).conditional_log_prob(ids, observed)
@@ -195,12 +314,68 @@ def test_a_corruption_shows_what_it_says(generator, corruption, masked, any_word
 def test_training_by_the_objectives_of_the_book(generator):
     """In training mode alone the adapter is differentiable, and every parameter gets a gradient; float32 stays so."""
     lm = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3)
-    x = torch.stack([lm.encode(SENTENCE)] * 2).float()
+    x = torch.stack([lm.encode(SENTENCE)] * 2)
     answer = lm.at_length(x.shape[1]).conditional_log_prob(x, x < 0)
     assert answer.dtype == torch.float32 and not answer.requires_grad
     lm.model.train()
     objectives.uniform_size(lm.at_length(x.shape[1]), x, share_masks=False, generator=generator).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in lm.model.parameters())
+
+
+def test_a_distributed_module_trains_as_it_does_alone(generator):
+    """Passes go through the wrapper, which is where the gradients of several processes meet; here there is one."""
+    lm = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3)
+    x = torch.stack([lm.encode(SENTENCE)] * 2)
+
+    def gradients(lm):
+        lm.model.train()
+        lm.model.zero_grad()
+        generator.manual_seed(1)
+        objectives.stratified_size(lm.at_length(x.shape[1]), x, generator=generator).backward()
+        return [p.grad.clone() for p in lm.model.parameters()]
+
+    alone = gradients(lm)
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        wrapped = torch.nn.parallel.DistributedDataParallel(lm.model)
+        calls = []
+        wrapped.register_forward_hook(lambda *given: calls.append(given))
+        for one, other in zip(gradients(MaskedLM(wrapped, TOKENIZER)), alone, strict=True):
+            torch.testing.assert_close(one, other)
+    finally:
+        torch.distributed.destroy_process_group()
+    assert calls
+    with pytest.raises(ValueError, match="use DistributedDataParallel"):
+        MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER)
+
+
+def test_rows_of_different_length_train_together(bert, generator):
+    """A row that ends in padding answers as it does alone, and has its own number of tokens as a weight."""
+    rows = [bert.encode(text) for text in TEXTS]
+    longest = max(map(len, rows))
+    x = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    lengths = torch.tensor([len(row) for row in rows])
+    observed = torch.rand(x.shape, generator=generator) < 0.5
+    observed |= torch.arange(longest) >= lengths[:, None]
+    answer = bert.at_length(longest).conditional_log_prob(x, observed)
+    for row, seen, values in zip(rows, observed, answer, strict=True):
+        truth = one_at_a_time(bert, row, seen[: len(row)])
+        torch.testing.assert_close(values[: len(row)], truth, rtol=0, atol=1e-10)
+        assert not values[len(row):].any()
+    every = [exact_curve(bert.at_length(len(row)), row[None]).area().mean for row in rows]
+    drawn = [objectives.stratified_size(bert.at_length(longest), x.repeat(20, 1), lengths=lengths.repeat(20),
+                                        generator=generator).item() for _ in range(20)]
+    assert np.mean(drawn) == pytest.approx(np.mean(every), abs=4 * np.std(drawn) / math.sqrt(20))
+
+
+def test_bfloat16_is_a_choice(bert):
+    """Passes in autocast's precision, answers in float32; without it the model's own, on every device."""
+    exact = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3)
+    short = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3, dtype=torch.bfloat16)
+    gap = short.pseudo_log_likelihood(TEXTS) - exact.pseudo_log_likelihood(TEXTS)
+    assert 1e-4 < gap.abs().max() < 0.5
+    ids = exact.encode(SENTENCE)
+    assert short.at_length(len(ids)).conditional_log_prob(ids, ids < 0).dtype == torch.float32
 
 
 def test_the_seed_decides_the_weights(bert):
@@ -211,6 +386,7 @@ def test_the_seed_decides_the_weights(bert):
 
 NO_MASK = make_tokenizer(TEXTS, 60)
 NO_MASK.mask_token = None
+NO_WORDS = transformers.BertTokenizer({word: k for k, word in enumerate(TOKENIZER.all_special_tokens)})
 T5_SIZE = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
 
 
@@ -219,6 +395,7 @@ T5_SIZE = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     (transformers.T5ForConditionalGeneration, T5_SIZE, TOKENIZER, "encoder-decoder"),
     (transformers.BertModel, {}, TOKENIZER, "no vocabulary head"),
     (transformers.BertForMaskedLM, {}, NO_MASK, "no mask token"),
+    (transformers.BertForMaskedLM, {}, NO_WORDS, "no words but its special tokens"),
     (transformers.BertForMaskedLM, dict(vocab_size=len(TOKENIZER) - 1), TOKENIZER, "load both under the same name"),
     (transformers.BertForMaskedLM, dict(vocab_size=1000), TOKENIZER, "load both under the same name"),
     (transformers.BertForMaskedLM, dict(pad_token_id=3), TOKENIZER, "pads with token 3"),
@@ -230,10 +407,42 @@ def test_a_model_of_another_kind_or_another_tokenizer_is_refused(kind, settings,
         MaskedLM(model, tokenizer)
 
 
+class Splitting:
+    """A tokenizer that reads a text in another way once it is framed."""
+
+    def __getattr__(self, name):
+        return getattr(TOKENIZER, name)
+
+    def __len__(self):
+        return len(TOKENIZER)
+
+    def __call__(self, text, add_special_tokens=True):
+        return TOKENIZER("cat" if add_special_tokens else text, add_special_tokens=add_special_tokens)
+
+
+def test_answers_of_another_shape_and_unreadable_frames_are_refused():
+    with torch.random.fork_rng(devices=[]):
+        model = transformers.BertForMaskedLM(CONFIGS["BERT"])
+        with pytest.raises(ValueError, match="cannot tell a text's own tokens"):
+            MaskedLM(model, Splitting())
+        model.cls.predictions.decoder = torch.nn.Linear(16, len(TOKENIZER) + 1)
+        with pytest.raises(ValueError, match="not with logits of"):
+            MaskedLM(model, TOKENIZER)
+
+
 @pytest.mark.parametrize(("call", "message"), [
     (lambda lm, g: lm.encode("  "), "no tokens"),
     (lambda lm, g: lm.encode("cat " * 50), "50 tokens are more than the model's 38"),
     (lambda lm, g: lm.encode("the [MASK] sat"), "special tokens"),
+    (lambda lm, g: lm.curve([SENTENCE], generator=g), "give one text, a string, got list"),
+    (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text"),
+    (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
+    (lambda lm, g: lm.curves(TEXTS, num_masks=0, generator=g), "num_masks must be a whole number"),
+    (lambda lm, g: lm.sentences(TEXTS).split(0), "num_rows must be a whole number"),
+    (lambda lm, g: RateCurve.joined([]), "0 curves to join"),
+    (lambda lm, g: RateCurve.joined([curve_of([[-1.0]], [rate], [5]) for rate in (0.5, 0.6)]), "at the same rates"),
+    (lambda lm, g: lm.blocks(["the cat", "50 % of it"], 2), "does not know .50., token 1 of 4"),
+    (lambda lm, g: lm.at_length(1).conditional_log_prob(torch.ones(1).bfloat16(), torch.tensor([False])), "be int64"),
     (lambda lm, g: lm.sentences("the cat"), "list of at least one text"),
     (lambda lm, g: lm.blocks(TEXTS, 5, 99), "do not make 99 blocks of 5"),
     (lambda lm, g: lm.blocks(TEXTS, 39), "longer than the model's 38"),
@@ -255,5 +464,21 @@ def test_roberta_counts_positions_from_behind_padding():
     """Of 40 positions RoBERTa can use 40 - (pad + 1); two more go to the special tokens."""
     lm = tiny("RoBERTa")
     assert lm.max_tokens == 40 - (PAD + 1) - 2
-    ids = lm.encode("cat % " * (lm.max_tokens // 2) + "cat" * (lm.max_tokens % 2)).double()  # % is an unknown word
+    ids = lm.encode("cat " * lm.max_tokens)
     assert lm.at_length(lm.max_tokens).conditional_log_prob(ids, ids < 0).isfinite().all()
+
+
+@pytest.mark.parametrize(("text", "lower", "message"), [
+    ("E V Q L", True, "does not know 'E', token 1 of 4.*reads 4 of them as .UNK.: its vocabulary has 'E', so it chang"),
+    ("e v q l", False, "its vocabulary has 'E': write it so"),
+    ("EVQLXXXVE", False, "does not know 'EVQLXXXVE', token 1 of 1.*single letters, write them with spaces"),
+    ("E V X L", False, "does not know 'X', token 3 of 4.*reads 1 of them.*correct the text.*allow_unknown=True"),
+])
+def test_unknown_words_are_named_with_their_place_and_a_way_out(text, lower, message):
+    """A vocabulary of residues, as protein models have it; a folder with no more than that lower-cases by default."""
+    words = {word: k for k, word in enumerate([*TOKENIZER.all_special_tokens, *"EVQL"])}
+    tokenizer = transformers.BertTokenizer(words, do_lower_case=lower)
+    config = transformers.BertConfig(**{**SMALL, "vocab_size": len(words), "pad_token_id": tokenizer.pad_token_id})
+    with pytest.raises(ValueError, match=message):
+        MaskedLM.random(config, tokenizer, seed=0).pseudo_log_likelihood([text])
+    assert MaskedLM.random(config, tokenizer, seed=0, allow_unknown=True).pseudo_log_likelihood([text]).isfinite()

@@ -75,3 +75,24 @@ def test_fits_with_closed_forms(generator):
     assert model.weights.tolist() == [1.0] and len(history) <= 3 and model.probs.dtype == torch.float32
     ones = torch.ones(20, 3, dtype=torch.float64)
     assert (BernoulliMixture.fit(ones, 1, smoothing=0.0, generator=generator)[0].probs == 1).all()
+
+
+def test_a_fit_goes_on_from_where_another_ended(generator):
+    x = a_mixture()[0].sample(100, generator=generator)
+    first, climb = BernoulliMixture.fit(x, 2, num_steps=5, tolerance=0, smoothing=0.0, generator=generator)
+    more = BernoulliMixture.fit(x, 2, num_steps=8, tolerance=0, smoothing=0.0, start=first, generator=generator)[1]
+    assert more[0] == pytest.approx(first.log_prob(x).mean().item(), abs=1e-12) and more[0] >= climb[-1]
+    with pytest.raises(ValueError, match="a start must have 3 components of 4 tokens"):
+        BernoulliMixture.fit(x, 3, start=first, generator=generator)
+
+
+def test_a_fit_without_smoothing_survives_rounding_and_a_component_without_rows(generator):
+    x = torch.zeros(30, 3, dtype=torch.float64)
+    start = BernoulliMixture(torch.tensor([0.5, 0.5]).double(), torch.tensor([[0.5] * 3, [1.0] * 3]).double())
+    model, _ = BernoulliMixture.fit(x, 2, smoothing=0.0, start=start, generator=generator)
+    assert model.weights.tolist() == [1, 0] and model.log_prob(x[0]).item() == 0
+    start = BernoulliMixture(torch.full((7,), 1 / 7).double(), torch.linspace(0.1, 0.7, 7).double()[:, None])
+    for count in range(10, 50):  # sums of shares, rounded, of rows that are all ones: some exceed the count
+        ones = torch.ones(count, 1, dtype=torch.float64)
+        sure, _ = BernoulliMixture.fit(ones, 7, smoothing=0.0, start=start, generator=generator)
+        assert sure.probs == pytest.approx(1, abs=1e-14)

@@ -30,9 +30,9 @@ def watch(objective, generator, num_draws, monkeypatch):
     """Draw `objective()` many times: [(the masks it scored, its value)], by listening in on mean_score."""
     seen = []
 
-    def listening(model, data, observed):
+    def listening(model, data, observed, *over):
         seen.append(observed)
-        return mean_score(model, data, observed)
+        return mean_score(model, data, observed, *over)
 
     monkeypatch.setattr(objectives, "mean_score", listening)
     values = [objective(generator) for _ in range(num_draws)]
@@ -95,16 +95,66 @@ def test_a_bernoulli_rate_is_drawn_uniformly_and_divides(generator):
 
 @pytest.mark.parametrize(("rate", "num_masks"), [(0.5, 1), (0.3, 5)])
 def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, rate, num_masks, generator, monkeypatch):
-    """A mask of no token counts as zero, and is not scored."""
+    """A mask of no token counts as zero."""
     model, data, rows = problem
-    draws = watch(lambda g: objectives.bernoulli_rate(model, data, rate=rate, num_masks=num_masks, generator=g),
+    draws = watch(lambda g: objectives.bernoulli_rate(model, data, rate=rate, num_masks=num_masks,
+                                                      share_masks=num_masks == 1 or data is not rows, generator=g),
                   generator, 500 // num_masks, monkeypatch)
     for observed, value in draws:
         total = sum(model.conditional_log_prob(rows, mask).sum(-1).mean().item() for mask in observed)
         assert value.item() == pytest.approx(total / rate / num_masks, abs=1e-10)
-    sizes = torch.cat([(~observed).sum(-1) for observed, _ in draws])
-    counts = np.append(500 - len(sizes), torch.bincount(sizes, minlength=NUM_TOKENS + 1)[1:])
-    assert stats.chisquare(counts, 500 * stats.binom.pmf(range(NUM_TOKENS + 1), NUM_TOKENS, rate)).pvalue > 0.01
+    counts = torch.bincount(torch.cat([(~observed).sum(-1).flatten() for observed, _ in draws]))
+    binomial = stats.binom.pmf(range(NUM_TOKENS + 1), NUM_TOKENS, rate)
+    assert stats.chisquare(counts, int(counts.sum()) * binomial).pvalue > 0.01
+
+
+def test_each_row_has_a_rate_of_its_own(generator):
+    """One rate for 200 rows is as noisy as one row; and a mean over many draws is the LML, as with one rate."""
+    model = PPCA(torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64), 0.5)
+    rows = model.sample(1, generator=generator).expand(200, -1)
+
+    def spread(**options):
+        values = [objectives.bernoulli_rate(model, rows, **options, generator=generator).item() for _ in range(300)]
+        return np.mean(values), np.std(values)
+
+    (mean, own), (_, shared) = spread(), spread(share_masks=True)
+    assert mean == pytest.approx(model.log_prob(rows[0]).item(), abs=4 * own / math.sqrt(300))
+    assert shared / own > 6  # the square root of 200 is 14; tails are heavy
+
+
+class Lengths:
+    """Each masked token costs as many nats as its row has tokens: -1 marks those that are none."""
+
+    num_tokens = 5
+
+    def conditional_log_prob(self, x, observed):
+        tokens = x >= 0
+        assert (observed | tokens).all(), "what is no token is masked"
+        return torch.where(observed, 0.0, -tokens.sum(-1, keepdim=True).expand(observed.shape).double())
+
+
+@pytest.mark.parametrize("draw", [objectives.stratified_size, objectives.bernoulli_rate])
+def test_rows_of_different_length(draw, generator):
+    """A row of L tokens scores L times its mean score, here -L^2: exactly, or on average over Bernoulli masks."""
+    lengths = torch.arange(1, 6).repeat(2000)
+    x = torch.where(torch.arange(5) < lengths[:, None], 1, -1)
+    value = draw(Lengths(), x, lengths=lengths, generator=generator)
+    exact = draw is objectives.stratified_size
+    assert value.item() == pytest.approx(-11, abs=1e-12 if exact else 1)
+
+
+def test_sums_are_in_float32_where_answers_are_not(generator):
+    """4,096 answers of -1/3 nat in bfloat16: their sum there would not be within a percent."""
+    class Short:
+        num_tokens = 4096
+
+        def conditional_log_prob(self, x, observed):
+            return torch.where(observed, 0.0, x - 1 / 3).bfloat16()
+
+    x = torch.zeros(3, 4096)
+    value = objectives.fixed_size(Short(), x, 1001, generator=generator)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
 
 
 def test_an_empty_bernoulli_mask_has_a_gradient_of_zero(monkeypatch):
@@ -159,6 +209,10 @@ DRAWS = {
     "uniform_size": lambda model, data, g: objectives.uniform_size(model, data, num_masks=3, generator=g),
     "every_size": lambda model, data, g: objectives.every_size(model, data, generator=g),
     "bernoulli_rate": lambda model, data, g: objectives.bernoulli_rate(model, data, num_masks=9, generator=g),
+    "bernoulli_rate, shared": lambda model, data, g: objectives.bernoulli_rate(
+        model, data, num_masks=9, share_masks=True, generator=g),
+    "stratified_size, lengths": lambda model, data, g: objectives.stratified_size(
+        model, data, lengths=torch.tensor([1, 2, 3, 4, 4, 4]), generator=g),
     "a fixed bernoulli_rate": lambda model, data, g: objectives.bernoulli_rate(model, data, rate=0.5, generator=g),
     "uniform_size, own masks": lambda model, data, g: objectives.uniform_size(
         model, data, share_masks=False, generator=g),
@@ -172,7 +226,7 @@ DRAWS = {
 }
 
 
-@pytest.mark.parametrize("name", [*DRAWS, "uniform_size of a summary", "bernoulli_rate of a summary"])
+@pytest.mark.parametrize("name", [*DRAWS, "uniform_size of a summary", "bernoulli_rate, shared of a summary"])
 def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
     """Data on another device than the generator, or the other way round: the same numbers, on the data's device."""
     weight = torch.randn(NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)

@@ -147,6 +147,12 @@ def printed(request, chromium, tmp_path_factory):
     return request.param, PdfReader(site.parent / "book.pdf")
 
 
+def test_a_browser_that_is_asked_for_must_be_there(monkeypatch):
+    monkeypatch.setenv("CHROMIUM", "no-such-browser")
+    with pytest.raises(ValueError, match="no-such-browser"):
+        book_print.find_chromium()
+
+
 def test_the_print_holds_all_but_what_only_a_screen_needs(printed):
     code, reader = printed
     text = [" ".join(page.extract_text().split()) for page in reader.pages]

@@ -80,17 +80,25 @@ def test_numbers_are_written_as_people_write_them(value, form, text):
 @pytest.mark.parametrize(("unit", "record", "text"), [
     ("%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."), ("ratio", {"value": 2}, "By 2.00."),
     ("nats per row", {"value": 2}, "By 2.00 nats per row."), (None, {"value": 2}, "By 2.00."),
-    ("%", {"reason": "no data"}, "By −3 to 4%."), ("nats per row", {"reason": "no data"}, "By −3 to 4 nats per row."),
+    ("%", {"reason": "no data"}, "Expected, but not run here: By −3 to 4%."),
 ])
 def test_a_statement_holds_the_measured_value_or_the_band(unit, record, text):
     entry = {"statement": "By {value}.", "format": ".2f", "unit": unit, "band": [-3, 4]}
     assert claims.statement(entry, record) == text
 
 
+def test_at_most_is_followed_by_one_number():
+    entry = {"statement": "By at most {value}.", "format": ".2f", "unit": "%", "band": [0, 4]}
+    assert claims.statement(entry, {"value": 3}) == "By at most 3.00%."
+    assert claims.statement(entry, {"reason": "no data"}) == "Expected, but not run here: By at most 4%."
+
+
 @pytest.mark.parametrize(("id", "value", "told", "problem"), [
     *(("a", value, {}, r"Measured .*, the band is \[1, 2\] \(a law\)") for value in (0.999, 2.001, math.nan)),
     ("a", 1.5, {"seeds": 5}, "its `how` in claims.yml"), ("b", 1.5, {"cases": 5}, "its `how` in claims.yml"),
-    ("b", 1.5, {"seeds": 5, "cases": 0}, "at least 1"), ("a", 1.5, {"stderr": math.inf}, "Out of range"),
+    ("b", 1.5, {"seeds": 5, "cases": 0}, "at least 1"), ("a", 1.5, {"stderr": 0.1, "spread": 0.1}, "not both"),
+    *(("a", 1.5, {name: bad}, "finite and not negative") for name in ("stderr", "spread")
+      for bad in (-0.1, math.inf, math.nan)),
 ])
 def test_a_claim_that_cannot_be_stops_the_page(id, value, told, problem, shown):
     with pytest.raises((report.ClaimError, ValueError), match=problem):
@@ -208,6 +216,9 @@ def test_a_moving_figure_is_a_still_with_numbers(shown):
     assert "-0.0" not in numbers and plt.get_fignums() == []
     with pytest.raises(ValueError, match="Out of range"):
         report.moving("training", {"a": torch.tensor([1, math.inf])}, draw(), "alt", "caption")
+    for kind, data, problem in [("dance", {}, "one of"), ("rate", {"a": "1" * 200_000}, "has .* bytes")]:
+        with pytest.raises(ValueError, match=problem):
+            report.moving(kind, data, draw(), "alt", "caption")
 
 
 def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):

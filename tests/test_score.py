@@ -48,7 +48,7 @@ MASKS = {"shared": {}, "shared, rows kept": {"keep_rows": True}, "own": {"share_
 every_way = pytest.mark.parametrize("options", MASKS.values(), ids=MASKS.keys())
 
 
-# Masks shared by fixed rows at P = 2 have one degree of freedom a size; Welch and Satterthwaite's interval is then
+# Masks shared by fixed rows at P = 2 have one degree of freedom per size; Welch and Satterthwaite's interval is then
 # cautious (about 98%), and it is cautious too where it counts the interplay of rows and shared masks twice.
 @pytest.mark.parametrize(("rows", "num_masks", "masks", "most"), [
     ("fixed", 2, "shared", 0.995),

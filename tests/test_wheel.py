@@ -20,6 +20,7 @@ ROOMS = {
     "data": {"theorem"},
     "report": {"theorem"},
     "studies": {"theorem", "models", "data"},
+    "__main__.py": {"theorem", "models"},
 }
 BOOK_ONLY = {"matplotlib", "transformers", "torchvision", "sklearn", "pandas", "IPython", "yaml", "book"}
 

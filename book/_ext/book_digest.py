@@ -1,4 +1,4 @@
-"""Name what the outputs of a chapter depend on: one digest a chapter, which changes when it must run, and only then.
+"""Name what the outputs of a chapter depend on: one digest per chapter, which changes exactly when it must run.
 
 It covers the chapter's code; the modules of `mptlml` that it imports, directly or not; the pinned requirements; the
 bands of its own claims; the stored results that it names; and, where it imports `mptlml.data`, the data at hand. Text,

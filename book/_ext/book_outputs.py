@@ -89,7 +89,7 @@ def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
         "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record),
         "verdict": verdict(entry, record),
-        "seconds": round(seconds, 1), "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
+        "seconds": seconds, "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
     }
 
 

@@ -1,4 +1,4 @@
-"""What the finished pages still need: small repairs, MathJax, the scripts of moving figures, and a first page.
+"""What the finished pages still need: true minus signs, small repairs, MathJax, moving figures, and a first page.
 
 Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen reader and a
 keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong. MathJax 3 comes from
@@ -10,6 +10,8 @@ import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
+
+from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
@@ -23,11 +25,31 @@ REPAIRS = (
     # A role that has been withdrawn, inside a list whose items it must not be.
     (' role="doc-biblioentry"', ""),
     ('<div role="list" class="citation-list">', '<div class="citation-list">'),
-    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    # The column of row names may have no heading, and an empty <th> is not allowed.
     ('<th class="head"><p></p></th>', "<td></td>"),
     # Every proof without a label gets the same id.
     (' id="proof"', ""),
 )
+
+
+def minus(text):
+    """Numbers as people print them: with a true minus, and none before zero."""
+    return re.sub(r"(?<![\w.])-(?=[\d.])", "−", re.sub(r"(?<![\w.])-(?=[0.]*(?![\d.]))", "", text))
+
+
+def unbroken(text):
+    """The text with no line ending before or after a ±."""
+    return text.replace(" ±", "\u00a0±").replace("± ", "±\u00a0")  # markup stays markup, which a pattern makes text of
+
+
+def _write_numbers(app, doctree, docname):
+    """Glued numbers get true minus signs, and no line ends before or after a ±."""
+    for node in doctree.findall(nodes.inline):
+        if "pasted-text" in node["classes"]:
+            node[:] = [nodes.Text(minus(node.astext()))]
+    for text in list(doctree.findall(nodes.Text)):
+        if "±" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw)):
+            text.parent.replace(text, nodes.Text(unbroken(text)))
 
 
 def _add_scripts(app, pagename, templatename, context, doctree):
@@ -55,6 +77,7 @@ def _finish(app, exception):
 
 
 def setup(app):
+    app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
     app.connect("build-finished", _finish, priority=100)  # before the pages are checked
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -31,9 +31,15 @@ HEAD = 'link[rel="stylesheet"], script:-soup-contains("MathJax"), script[src*="m
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium: what CHROMIUM names, else the first of its usual names on the PATH; None without one."""
+    """The path of a Chromium: what CHROMIUM names, else the first of its usual names on the PATH; None without one.
+
+    Raises ValueError: CHROMIUM names something that cannot be run.
+    """
     asked = os.environ.get("CHROMIUM")
-    return next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
+    found = next(filter(None, map(shutil.which, [asked] if asked else BROWSERS)), None)
+    if asked and not found:
+        raise ValueError(f"CHROMIUM is {asked!r}, which is not a program")
+    return found
 
 
 def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> None:

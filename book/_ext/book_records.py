@@ -1,11 +1,11 @@
-"""What the pages show of the chapters' records: all of it from one file, through one template, book_records.html.
+"""What the pages show of the chapters' records, all from one file and through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
     ```                        `equations`, `figures` and `passport` (from book/figures.yml), `status` and `badge`
     {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
 
-The chapters are run first where they must be, then read with their outputs, each record drawn where it stands. The site
-gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv beside its pages.
+Chapters that are out of date run first. Then all are read with their outputs, each record drawn where it stands. The
+site gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv beside its pages.
 """
 
 import csv
@@ -21,6 +21,7 @@ import yaml
 from book_digest import chapters, code_cells, read_chapter
 from book_execute import execute
 from book_outputs import executed_chapter
+from book_polish import minus, unbroken
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
 from nbformat import NotebookNode
@@ -38,28 +39,30 @@ SCHEMA = HERE / "claims.schema.json"
 
 def typeset(text: str) -> str:
     """Text with apostrophes as elsewhere on the pages; a number with its power or its error stays on one line."""
-    return text.replace("'", "’").replace(" × ", "\u00a0×\u00a0").replace(" ± ", "\u00a0±\u00a0")
+    return unbroken(text.replace("'", "’").replace(" × ", "\u00a0×\u00a0"))
 
 
 PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.filters.update(band=band_text, with_unit=with_unit)
+PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
 TEMPLATE = PAGES.get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
 @cache
 def read_records(root: Path) -> dict:
-    """What all chapters said, as the executor gathered it (book_outputs.py), and what the pages need beside it."""
+    """The records of all chapters, as the executor gathered them (book_outputs.py), and what else the pages need."""
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     equations = [claim for claim in found["claims"] if EQUATION.match(claim["how"])]
+    in_band = sum(claim["value"] is not None for claim in found["claims"])  # outside its band a claim stops the build
+    not_run = len(found["claims"]) - in_band
     return found | {
         "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
         "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
         "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in equations],
-        "in_band": sum(claim["value"] is not None for claim in found["claims"]),  # measured: others stop the build
+        "in_band": in_band, "said": f"{in_band} in band" + f", {not_run} not run here" * bool(not_run),
     }
 
 
@@ -83,7 +86,8 @@ def settings(chapters: dict) -> dict[str, list[str]]:
 def drawn(record: dict, book: dict) -> str:
     """A record as its chapter's page shows it: HTML, or nothing."""
     if record["kind"] == "claim":
-        return str(TEMPLATE.claim(next(claim for claim in book["claims"] if claim["id"] == record["id"])))
+        found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
+        return str(TEMPLATE.claim(found[0])) if found else ""  # none where its chapter did not close: see `problems`
     if record["kind"] == "cost":
         return str(TEMPLATE.cost(record, [c for c in book["claims"] if c["chapter"] == record["chapter"]]))
     return str(TEMPLATE.data(record)) if record.get("note") else ""
@@ -155,7 +159,7 @@ def write_files(book: dict, site: Path) -> None:
     content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
     (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copy(SCHEMA, site)
-    badge = TEMPLATE.picture("claims", f"{book['in_band']} of {len(book['claims'])} in band")
+    badge = TEMPLATE.picture("claims", book["said"])
     (site / "badge.svg").write_text(str(badge).strip(), encoding="utf-8")
     (site / "data").mkdir(exist_ok=True)
     for chapter in book["chapters"].values():

@@ -30,7 +30,7 @@
       const words = [
         `D = ${tokens}, P = ${masks}: area ${number(estimate, 3)}`
           + (error === null ? " nats per row; one mask per size has no error bar" : ` ± ${number(error, 3)} nats per row`),
-        `Exact LML ${number(lml, 3)}: off by ${number(off, 3, true)} (${number(100 * off / Math.abs(lml), 2, true)}%)`,
+        `Exact LML ${number(lml, 3)}: off by ${number(off, 3, true)} nats per row`,
         `Theory expects a standard deviation of ${number(predicted(spread, masks), 3)}`,
       ];
       const what = "The estimate of the area against the number of masks per size.";

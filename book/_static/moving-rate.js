@@ -30,7 +30,7 @@
       figure.button(`About ${percent}%`, () => { rate = percent / 100; go(); figure.draw(); });
     }
     figure.key([["black line", "the MPT curve S(m)"], ["orange area", "counted too much"], ["blue area", "left out"],
-      ["green dashed", "LML divided by D"], ["red line", "your rate"], ["green dot", "the rate without bias, m*"]]);
+      ["green dashed", "LML divided by D"], ["red line", "the chosen rate"], ["green dot", "the rate without bias, m*"]]);
 
     return () => {
       const { scores, lml } = data.cases[+which.value];
@@ -45,7 +45,7 @@
       const places = free.map((place) => `${number(place)} (${number(100 * place / D, 0)}%)`).join(" and ");
       const words = [
         `Area of sizes 1 to ${m}: ${near}; of the sizes beyond: ${far}; exact LML: ${number(lml)} nats per row`,
-        `One rate: ${D} × S(${m}) = ${number(D * height)}, a bias of ${number(B[m - 1], 2, true)}`,
+        `One rate: ${D} × S(${m}) = ${number(D * height)}, a bias of ${number(B[m - 1], 2, true)} nats per row`,
         places ? `Without bias: m* = ${places}` : "No rate is without bias here",
       ];
       const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";

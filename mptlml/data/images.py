@@ -1,7 +1,8 @@
-"""Images: MNIST and Fashion-MNIST by torchvision or, where they cannot be had, scikit-learn's digits.
+"""Images: MNIST and Fashion-MNIST by torchvision or, where they are not at hand, scikit-learn's digits.
 
-MNIST comes first from the folder named by the environment variable MPTLML_DATA (a torchvision root), then from the
-reader's cache, then from the network after one short probe. Without any of them the digits serve, and `note` says so.
+If the environment variable MPTLML_DATA names a folder (a torchvision root), the files are read there and nowhere else.
+Otherwise they come from the reader's cache, or from the network after one short probe. Without any of these the digits
+stand in, and `note` says so.
 """
 
 import http.client
@@ -19,7 +20,8 @@ from ..checks import check_count
 from ..extras import needs
 from .probe import is_reachable, quiet_network
 
-DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}  # torchvision's names, also of the folders
+TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +42,7 @@ class Images:
 def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -> Images:
     """The first `num_rows` images (all by default) of "mnist", "fashion-mnist" or "digits".
 
-    Falls back to "digits", with a note, where the real data cannot be had. Raises ValueError: another name, fewer
+    Falls back to "digits", with a note, where the real data are not at hand. Raises ValueError: another name, fewer
     images than asked for, files that cannot be read, or a folder in MPTLML_DATA that does not hold the data.
     """
     if num_rows is not None:
@@ -58,8 +60,8 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
             raise ValueError(f"MPTLML_DATA={folder!r} holds no {DATASETS[name]}: expected {error}") from None
     if is_reachable(_torchvision(name).mirrors[0]) and _download(name, root):
         return _read(name, root, train, num_rows)
-    note = (f"{DATASETS[name]} could not be had here (no download, and MPTLML_DATA is not set): "
-            "scikit-learn's 8 x 8 digits stand in for it on this page.")
+    note = (f"{TITLES[name]} was not at hand here (no download, and MPTLML_DATA is not set): "
+            "scikit-learn's 8 × 8 digits stand in for it on this page.")
     digits = replace(_digits(), note=note)
     return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
 
@@ -67,7 +69,7 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
 def train_and_held_out(name: str) -> tuple[Images, Images, Images]:
     """(training Images, held-out Images, the Images loaded first): 2,000 as in Fig. 3, and 500 of the test images.
 
-    The digits, also where they stand in, have no test set: all are loaded, and every fourth is held out. Raises
+    The digits, also where they stand in, have no test set: all are loaded, and every fourth one is held out. Raises
     ValueError: as `load_images`.
     """
     found = load_images(name, None if name == "digits" else 2000)
@@ -102,12 +104,12 @@ def _read(name: str, root: Path, train: bool, num_rows: int | None) -> Images:
             raise FileNotFoundError(f"four idx files in {raw}") from error
         raise ValueError(f"the {DATASETS[name]} files in {raw} cannot be read: {error!r}") from error
     pixels = found.data[:num_rows].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
-    source = DATASETS[name] + ("" if train else ", test images")
+    source = TITLES[name] + ("" if train else ", test images")
     return _cut(Images(pixels, found.targets[:num_rows], 28, source), num_rows)
 
 
 def _download(name: str, root: Path) -> bool:
-    """Put the files of a data set below `root`, whole or not at all, one process at a time; False where that fails."""
+    """Put the files of a data set below `root`, all or none, one process at a time; False where that fails."""
     folder = root / DATASETS[name]
     raw, part = folder / "raw", folder / "part"
     try:
@@ -124,7 +126,7 @@ def _download(name: str, root: Path) -> bool:
             finally:
                 shutil.rmtree(part, ignore_errors=True)
     except (OSError, RuntimeError, ValueError, http.client.HTTPException):
-        return False  # the mirror answered, and then did not deliver; or the folder cannot be written
+        return False  # the mirror answered but did not deliver, or the folder cannot be written
     return True
 
 

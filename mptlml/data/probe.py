@@ -1,4 +1,4 @@
-"""The way to the network, the same for images and for text: one short probe, and silence while data are loaded."""
+"""Access to the network, the same for images and for text: one short probe, and silence while data are loaded."""
 
 import http.client
 import io
@@ -16,7 +16,7 @@ PROBE_SECONDS = 3
 
 @cache
 def is_reachable(address: str) -> bool:
-    """Whether the server answers within 3 seconds. It is asked once per session: never a retry loop."""
+    """Whether the server answers within 3 seconds. It is asked once per session, without retries."""
     try:
         with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PROBE_SECONDS):
             return True
@@ -28,7 +28,7 @@ def is_reachable(address: str) -> bool:
 
 @contextmanager
 def quiet_network() -> Iterator[None]:
-    """Errors alone are logged, progress bars show in a terminal only, and a download that stalls ends in an error."""
+    """In this block only errors are logged, progress bars show in a terminal only, and stalled downloads fail."""
     level, timeout = logging.root.manager.disable, socket.getdefaulttimeout()
     logging.disable(logging.WARNING)
     socket.setdefaulttimeout(PROBE_SECONDS)

@@ -1,7 +1,7 @@
 """Text: four sets of GLUE, BERT's tokenizer and configuration, and what stands in for them without a connection.
 
-Real text comes first from the Hugging Face cache, else after one short probe from the hub. Without either, sentences of
-the Python reference serve (every Python has it in `pydoc_data`), and a tokenizer made from them. `note` says so.
+Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without either, sentences of
+the Python reference stand in (every Python has it in `pydoc_data`), with a tokenizer made from them. `note` says so.
 """
 
 import contextlib
@@ -48,10 +48,10 @@ class Tokenizer:
 
 
 def load_glue(name: str, *, train: bool = False) -> Texts:
-    """The sentences of "ax", "cola", "qnli" or "mrpc": the split the scores are read on, or the one to train on.
+    """The sentences of "ax", "cola", "qnli" or "mrpc": of the split that is scored, or of the training split.
 
-    Pairs give two texts each, in turn. Falls back to the Python reference, a quarter for each set (its last fifth held
-    out), with a note. Raises ValueError: another name, or a training split asked of a set that has none here (ax).
+    A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a quarter for each set
+    (its last fifth held out), with a note. Raises ValueError: another name, or a training split of ax, which has none.
     """
     if name not in SETS or (train and name == "ax"):
         raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
@@ -63,7 +63,7 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
         return Texts(texts, f"GLUE {name}, {split} split")
     part = _python_reference()[list(SETS).index(name):: len(SETS)]
     held_out = len(part) // 5
-    note = ("GLUE could not be had here (no connection, and it is not in the Hugging Face cache): sentences of the "
+    note = ("GLUE was not at hand here (no connection, and it is not in the Hugging Face cache): sentences of the "
             "Python reference stand in for it on this page.")
     return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
 
@@ -76,8 +76,8 @@ def load_bert_tokenizer() -> Tokenizer:
     if found is not None:
         return Tokenizer(found, f"{BERT}, tokenizer")
     return Tokenizer(make_tokenizer(_python_reference(), 30522, fill=True), "Python reference", (
-        "BERT's tokenizer could not be had here: one trained on the Python reference stands in, its vocabulary filled "
-        "up with unused tokens to the same 30,522."))
+        "BERT's tokenizer was not at hand here: one trained on the Python reference stands in, its vocabulary filled "
+        "up to the same 30,522 with unused tokens."))
 
 
 def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> Any:
@@ -89,7 +89,7 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
 
     trained = BertWordPieceTokenizer(lowercase=True)
     # The trainer numbers letters as it meets them, in an order that differs from run to run, and breaks ties between
-    # pieces by these numbers. Given the letters first, in order, it finds the same pieces each time.
+    # pieces by these numbers. If it gets the letters first, in order, it finds the same pieces each time.
     split = trained._tokenizer.pre_tokenizer.pre_tokenize_str
     words = {word for text in texts for word, _ in split(trained.normalize(text))}
     letters = sorted(set("".join(words))) + sorted({"##" + letter for word in words for letter in word[1:]})
@@ -105,11 +105,11 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
 
 
 def from_hub(load: Callable[[bool], Loaded]) -> Loaded | None:
-    """What `load(local)` returns, from the Hugging Face cache (local=True) or else, with a connection, from the hub.
+    """What `load(local)` returns: from the Hugging Face cache (local=True) or else, with a connection, from the hub.
 
-    None where neither has it, which `load` says by an OSError. Nothing is printed on a page meanwhile.
+    None where neither has it, which `load` signals by an OSError. Nothing is printed on a page meanwhile.
     """
-    with needs("text"):  # before stderr is redirected: what they log goes where it led when they were imported
+    with needs("text"):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401
         import transformers  # noqa: F401
     for local in (True, False):
@@ -134,7 +134,7 @@ def _load_dataset(name: str, split: str) -> Any:
 
 @contextlib.contextmanager
 def _offline() -> Iterator[None]:
-    """Let the libraries look into their caches alone: without this they ask the hub first, again and again."""
+    """Keep the libraries to their caches: without this they ask the hub first, again and again."""
     import datasets
     from huggingface_hub import constants
 
@@ -147,7 +147,7 @@ def _offline() -> Iterator[None]:
 
 
 def _online() -> bool:
-    """Whether the hub answers; it is not asked where the reader's settings say offline."""
+    """Whether the hub answers; never asked where the reader's settings say offline."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
@@ -157,7 +157,7 @@ def _online() -> bool:
 
 @cache
 def _python_reference() -> list[str]:
-    """Sentences of the Python language reference, in order: it ships with every Python, under the PSF licence."""
+    """Sentences of the Python language reference, in order. It ships with every Python, under the PSF licence."""
     from pydoc_data.topics import topics
 
     paragraphs = [" ".join(part.split()) for text in topics.values() for part in re.split(r"\n\s*\n", text)

@@ -1,8 +1,8 @@
-"""Models: each answers the protocol `mptlml.ConditionalModel` and passes the contract suite as far as it applies.
+"""Models: each answers the protocol `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
 
-Exported are the models, and what builds one or speeds it up: SecondMoment (the data, for means under PPCA), Rule and
-its makers (nodes for LinearVAE and NodeMixture). `Recursive`, `NodeMixture` and `Importance` answer for a
-`deep_vae.DeepVAE`, which is a network and no model: it has no conditionals of its own.
+This package exports the models, and what builds them or speeds them up: SecondMoment (a summary of rows for PPCA), and
+Rule with the functions that make one (nodes for LinearVAE and NodeMixture). `Recursive`, `NodeMixture` and `Importance`
+answer for a `deep_vae.DeepVAE`, which is a network, not a model: it has no conditionals of its own.
 """
 
 from .deep_vae import NodeMixture, Recursive

@@ -1,10 +1,10 @@
 """A deep variational autoencoder with a Gaussian likelihood, and ways to ask it for p(x_j | x_R).
 
-x = f(z) + noise, z ~ N(0, I_K), noise of one learned variance s^2 per token. Given z the tokens are independent, so
-p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only z given x_R is out of reach. `Recursive` replaces it by encoding
-and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for one or two latents, and
-`importance.Importance` by weighted draws. These three are models, and raise ValueError for shapes or a dtype that do
-not fit and for NaN or infinity at observed tokens; `DeepVAE` itself is a network.
+x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are independent,
+so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no closed form.
+`Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for
+one or two latents, and `importance.Importance` by weighted draws. These three are models. They raise ValueError for
+shapes or a dtype that do not fit and for NaN or infinity at observed tokens. `DeepVAE` itself is a network.
 """
 
 import copy
@@ -30,8 +30,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, and lie where it does. Raises ValueError: counts below 1, an activation
-    other than "relu" or "tanh".
+    The weights are drawn from `generator`, on its device. Raises ValueError: counts below 1, an activation other than
+    "relu" or "tanh".
     """
 
     def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
@@ -85,8 +85,8 @@ class DeepVAE(nn.Module):
     def mode(self, x: Tensor, observed: Tensor, starts: Tensor, num_steps: int = 40) -> tuple[Tensor, Tensor]:
         """A peak of p(z | x_R) and a root of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
 
-        Ten Gauss-Newton steps from every one of the `starts` [P, N, K], then up to `num_steps` from the highest point.
-        A bent decoder has several peaks: this is the highest of those found.
+        Ten Gauss-Newton steps from each of the `starts` [P, N, K], then up to `num_steps` from the highest point
+        reached. With a nonlinear decoder there may be several peaks; this is the highest of those found.
         """
         count = len(starts)
         z = self._climb(x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10).view(starts.shape)
@@ -95,7 +95,7 @@ class DeepVAE(nn.Module):
         return z, covariance_root(self._slope_and_precision(x, observed, z)[1])
 
     def height(self, x: Tensor, observed: Tensor, z: Tensor) -> Tensor:
-        """log p(x_R, z) but for a constant, nats per row [...]."""
+        """log p(x_R, z) up to a constant, nats per row [...]."""
         misfit = torch.where(observed, x - self.decoder(z), 0.0)
         return -0.5 * (misfit.square().sum(-1) / (2 * self.log_noise).exp() + z.square().sum(-1))
 
@@ -115,10 +115,10 @@ class DeepVAE(nn.Module):
     def condensed(self, x: Tensor) -> tuple["DeepVAE", Tensor, Tensor]:
         """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
 
-        Turning the axes of the tokens leaves noise of one variance as it is. The decoder's last layer reaches H of the
-        D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. For
-        whole rows only: an axis that was turned is no token any more. Only the decoder of the new network means
-        anything. Where D <= H all of it stays as it is, and the rest is 0. Without gradients.
+        Rotating the axes of the tokens does not change noise of equal variance. The decoder's last layer reaches H of
+        the D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. This
+        works for whole rows only, since a rotated axis is no longer a token, and only the decoder of the new network
+        can be used. Where D <= H nothing changes, and the rest is 0. No gradients.
         """
         last = cast(nn.Linear, self.decoder[-1])
         if self.num_tokens <= last.in_features:
@@ -137,13 +137,13 @@ class DeepVAE(nn.Module):
 
 @dataclass(eq=False)
 class Recursive:
-    """p(x_j | x_R) by encoding and decoding in turn, T = `num_passes` times, the visible tokens put back each time.
+    """p(x_j | x_R) by encoding and decoding in turn, T = `num_passes` times; each time the visible tokens are put back.
 
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else take its
-    mean. redraw: hidden tokens get the likelihood's noise as well, which with an exact encoder is Gibbs sampling; else
-    they get f(z). The answer is log N(x_j; f_j(z_T), s^2) for that ONE z, so for a mask the sum over tokens is also the
-    joint log p(x_M | z_T). Gradients flow through the last pass only, as if earlier ones filled in data; through=True
-    lets them flow through all.
+    mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is Gibbs sampling; else
+    they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the tokens of a mask is also the
+    joint log p(x_M | z_T). Gradients flow through the last pass only, as if earlier passes filled in data; with
+    through=True they flow through all passes.
     """
 
     vae: DeepVAE
@@ -183,10 +183,10 @@ class Recursive:
 
 
 class NodeMixture:
-    """The same model with z on the nodes of a quadrature rule: a finite mixture, coherent to rounding.
+    """The same model with z on the nodes of a quadrature rule: a finite mixture, coherent up to rounding.
 
-    For one or two latents and enough nodes this is the truth that the other two aim at. The decoder is asked once, when
-    this is made.
+    For one or two latents and enough nodes it gives the exact answers that the other two approximate. The decoder runs
+    once, in the constructor.
     """
 
     def __init__(self, vae: DeepVAE, rule: Rule) -> None:
@@ -214,7 +214,7 @@ class NodeMixture:
 
 
 def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:
-    """x and observed, broadcast. Raises ValueError: rows unlike the network, NaN or infinity at a visible token."""
+    """x and observed, broadcast. Raises ValueError: rows that do not fit, NaN or infinity at a visible token."""
     check_shapes(x, observed, vae.num_tokens, vae.log_noise)
     check_finite(x, observed)
     x, observed = torch.broadcast_tensors(x, observed)
@@ -222,7 +222,7 @@ def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:
 
 
 def filled(x: Tensor, observed: Tensor, fill: Tensor | float) -> Tensor:
-    """x [..., D] with `fill` (a number, or [D]) at hidden tokens: what an encoder is shown."""
+    """x [..., D] with `fill` (a number, or [D]) at hidden tokens, as input of an encoder."""
     return torch.where(observed, x, torch.as_tensor(fill, dtype=x.dtype, device=x.device))
 
 
@@ -232,7 +232,7 @@ def _log_normal(x: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
 
 
 def _layers(num_in: int, num_hidden: int, num_out: int, activation: str, generator: Generator) -> nn.Sequential:
-    """Linear maps with an activation in between, or one map; drawn as torch would, where the generator lives."""
+    """Two linear maps with an activation in between, or one map, initialised as in torch, on the generator's device."""
     sizes = [num_in, num_hidden, num_out] if num_hidden else [num_in, num_out]
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(sizes):

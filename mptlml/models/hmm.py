@@ -1,7 +1,6 @@
 """A hidden Markov model: p(x, z) = initial_{z_1} prod_t transition_{z_{t-1} z_t} prod_t emission_{z_t x_t}.
 
-A token that is not observed is summed out by leaving its factor away, so one pass forward and one backward answer any
-observed set.
+Leaving out the factor of a hidden token sums it out, so one forward and one backward pass answer any observed set.
 """
 
 import math
@@ -17,11 +16,11 @@ from ..protocol import all_observed, at_masked
 
 
 class HiddenMarkovModel:
-    """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0.0, 1.0, ..., V - 1.
+    """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0, 1, ..., V - 1, int64.
 
     Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device. Raises
-    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1; and
-    whatever asks for x [..., D] and observed [..., D]: shapes that do not fit, tokens that are none.
+    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1. The
+    methods that take x [..., D] and observed [..., D] raise it for shapes that do not fit and for tokens not in 0..V-1.
     """
 
     def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:
@@ -37,13 +36,13 @@ class HiddenMarkovModel:
         self.vocab_size = emission.shape[1]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
-        """Rows [N, D] drawn from the model."""
+        """Rows drawn from the model, int64 [N, D]."""
         check_count(num_rows, "num_rows")
         state, tokens = _one_of(self.initial.expand(num_rows, -1), generator), []
         for _ in range(self.num_tokens):
             tokens.append(_one_of(self.emission[state], generator))
             state = _one_of(self.transition[state], generator)
-        return torch.stack(tokens, -1).to(self.emission.dtype)
+        return torch.stack(tokens, -1)
 
     def entropy(self, num_rows: int, *, generator: Generator) -> Estimate:
         """-E[log p(x)] from `num_rows` fresh rows, nats per row. Raises ValueError: fewer than 2 rows."""
@@ -104,15 +103,15 @@ class HiddenMarkovModel:
 
 
 def _one_of(probs: Tensor, generator: Generator) -> Tensor:
-    """A place drawn from each row of probabilities [N, C]: [N]."""
+    """An index drawn from each row of probabilities [N, C]: [N]."""
     return multinomial(probs, 1, generator, replacement=False).squeeze(-1)
 
 
 def _distributions(probs: Tensor, what: str) -> Tensor:
-    """Rows that sum to 1, exactly normalised, also after a change of dtype. Raises ValueError otherwise."""
+    """The rows, normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
     check_finite(probs, what=what)
     total = probs.sum(-1, keepdim=True)
     if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
-        raise ValueError(f"{what} must hold probabilities that sum to 1, the least is {probs.detach().min():.3g}, "
+        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
                          f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
     return probs / total

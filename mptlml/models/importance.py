@@ -1,9 +1,9 @@
-"""A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable, and a second opinion by annealing.
+"""A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable, and log p(x) by annealing as a check.
 
-`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from Student's t, first set on the highest
-peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo, Cappé et al. 2004). That proposal
-has one peak per row, so it says nothing of peaks that the search missed. `annealed_log_prob` starts from the whole
-prior and knows nothing of peaks or encoders (Neal 2001; Del Moral et al. 2006).
+`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is first placed on the
+highest peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo, Cappé et al. 2004). That
+proposal has one peak per row, so it cannot reveal a peak that the search missed. `annealed_log_prob` starts from the
+whole prior and uses neither peaks nor encoders (Neal 2001; Del Moral et al. 2006).
 """
 
 import math
@@ -21,8 +21,8 @@ from .ppca import LOG_2PI
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
 NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; how many to climb from
-ROUNDS, ROUND_DRAWS, LEAST_SIZE = 6, 200, 30  # fitting the proposal; the effective sample size that a fit rests on
-KEPT = 0.1  # of the proposal's covariance, at each fit: it never collapses onto a few draws
+ROUNDS, ROUND_DRAWS, LEAST_SIZE = 6, 200, 30  # of fitting the proposal; least effective sample size of a fit
+KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
 
 
@@ -45,7 +45,7 @@ class StudentT:
         return self.mean + (self.root @ u[..., None]).squeeze(-1), log_density
 
     def fitted(self, z: Tensor, log_weight: Tensor) -> "StudentT":
-        """With the mean and covariance of weighted draws; weights too uneven to rely on are levelled first."""
+        """Student's t with the mean and covariance of weighted draws; very uneven weights are tempered first."""
         share = (_tempered(log_weight, LEAST_SIZE) * log_weight).softmax(0)[..., None]  # [S, N, 1]
         mean = (share * z).sum(0)
         apart = z - mean
@@ -57,13 +57,13 @@ class StudentT:
 class Importance:
     """p(x_j | x_R) and p(x_R) by S = `num_samples` draws of z, each weighted by p(x_R, z) / proposal(z).
 
-    proposal "encoder": the encoder's answer to the visible tokens with `fill` at the hidden ones; cheap, can be
-    differentiated, poor where the encoder is. "mode": Student's t around the highest peak of p(z | x_R) that a search
-    finds, its mean and covariance fitted over `rounds` rounds; the S draws that count are fresh ones. Both are
-    consistent: right as S grows, too low in the logarithm before, on average. own_encoder: in training, the encoder
-    follows the gradient of the ELBO of the visible tokens in place of that of the answers, which are the same numbers.
-    Raises ValueError: a count that is too small, another proposal; x or observed that do not fit, NaN or infinity at an
-    observed token.
+    proposal "encoder": the encoder's answer to the visible tokens, with `fill` at the hidden ones; cheap and
+    differentiable, but as poor as the encoder. "mode": Student's t around the highest peak of p(z | x_R) that a search
+    finds, with mean and covariance fitted in `rounds` rounds; the S draws of the estimate are fresh. Both proposals are
+    consistent: estimates are right as S grows; before that, log p(x_R) is too low on average. own_encoder: in
+    training, the encoder follows the gradient of the ELBO of the visible tokens instead of that of the answers; the
+    answers themselves do not change. Raises ValueError: a count that is too small, another proposal; x or observed that
+    do not fit, NaN or infinity at an observed token.
     """
 
     vae: DeepVAE
@@ -90,7 +90,7 @@ class Importance:
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
                 bound = self._visible_elbo(rows, masks)
-                answer = answer + (bound - bound.detach())[..., None]  # nothing but a gradient
+                answer = answer + (bound - bound.detach())[..., None]  # adds a gradient, not a value
             parts.append(torch.where(masks, 0.0, answer))
         return torch.cat(parts).view(x.shape)
 
@@ -105,7 +105,7 @@ class Importance:
         return torch.cat(parts).view(x.shape[:-1])
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...]: of whole rows by default."""
+        """log p(x_R), nats per row [...]; log p(x) where `observed` is not given."""
         return self.log_prob_and_size(x, observed)[0]
 
     def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ class Importance:
         return (log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1])
 
     def _visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
-        """The ELBO of log p(x_R), nats per row [N], one draw of z per row; its gradient reaches the encoder alone."""
+        """The ELBO of log p(x_R), nats per row [N], one draw of z per row, with a gradient for the encoder alone."""
         vae = self.vae
         mean, deviation = vae.encode(filled(x, observed, self.fill))
         z = mean + deviation * randn(mean.shape, mean, self.generator)
@@ -130,7 +130,7 @@ class Importance:
     def _draw(self, x: Tensor, observed: Tensor, condense: bool = False) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D].
 
-        condense: x are whole rows, worked out as `DeepVAE.condensed`; the first answer is then of its tokens.
+        condense: x are whole rows, and the network is `DeepVAE.condensed`; the first result then has its tokens.
         """
         mean, deviation = self.vae.encode(filled(x, observed, self.fill))
         if self.own_encoder:
@@ -157,9 +157,9 @@ class Importance:
         return proposal
 
     def _starts(self, vae: DeepVAE, x: Tensor, observed: Tensor, mean: Tensor) -> Tensor:
-        """Where the search for a peak begins: the encoder's mean, and the best of many candidates, [1 + CLIMBS, N, K].
+        """Starts for the search of a peak: the encoder's mean, and the best of many candidates, [1 + CLIMBS, N, K].
 
-        A row unlike those that trained the encoder often has its highest peak elsewhere.
+        For a row unlike the training rows, the highest peak is often far from the encoder's mean.
         """
         near = mean + 0.5 * randn((NEAR, *mean.shape), mean, self.generator)
         far = randn((FAR, *mean.shape), mean, self.generator)
@@ -168,7 +168,7 @@ class Importance:
         return torch.cat([mean[None], candidates.gather(0, best[..., None].expand(-1, -1, mean.shape[-1]))])
 
     def _blocks(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows [n, D] and masks [n, D], so many at a time that draws x rows x tokens stay near MOST_ELEMENTS."""
+        """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near MOST_ELEMENTS."""
         draws = self.num_samples if self.proposal == "encoder" else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
         step = max(1, MOST_ELEMENTS // (draws * x.shape[-1]))
         return blocks(x, observed, step)
@@ -177,12 +177,12 @@ class Importance:
 @torch.no_grad()
 def annealed_log_prob(vae: DeepVAE, x: Tensor, *, generator: Generator, num_draws: int = 64,
                       num_moves: int = 5) -> Tensor:
-    """log p(x), nats per row [N], of rows x [N, D] by draws that walk from the prior to the posterior of z.
+    """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
 
-    Each row's draws see p(z) p(x | z)^b with an inverse temperature b from 0 to 1, raised whenever half of the
-    effective sample size is left; then they are drawn again by weight and make `num_moves` Metropolis steps. Slow (some
-    hundred decoder passes per row) and independent of encoder, peaks and proposals: a check on `Importance`. Raises
-    ValueError: counts below 1 (num_draws: 2), x that does not fit.
+    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from 0 to 1. Each rise
+    halves the effective sample size; the draws are then resampled by weight and make `num_moves` Metropolis steps. This
+    is slow (some hundred decoder passes per row) but needs neither encoder, nor peaks, nor a proposal: a check on
+    `Importance`. Raises ValueError: counts below 1 (num_draws: below 2), x that does not fit.
     """
     check_count(num_draws, "num_draws", at_least=2)
     check_count(num_moves, "num_moves")
@@ -208,7 +208,7 @@ def annealed_log_prob(vae: DeepVAE, x: Tensor, *, generator: Generator, num_draw
 
 def _moved(vae: DeepVAE, x: Tensor, z: Tensor, log_likelihood: Tensor, inverse_temperature: Tensor, root: Tensor,
            generator: Generator) -> tuple[Tensor, Tensor]:
-    """One Metropolis step of the draws z [S, N, K], as wide as `root` [N, K, K] says; and their log p(x | z) [S, N]."""
+    """The draws z [S, N, K] after one Metropolis step with the scale `root` [N, K, K], and log p(x | z) [S, N]."""
     width = 2.4 / math.sqrt(vae.num_latents)  # best for a normal density (Roberts, Gelman & Gilks 1997)
     proposed = z + width * (root @ randn(z.shape, z, generator)[..., None]).squeeze(-1)
     value = vae.token_log_prob(x, proposed).sum(-1)
@@ -232,7 +232,7 @@ def _weighed(vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: 
 
 
 def _tempered(log_weight: Tensor, size: float) -> Tensor:
-    """The largest power in (0, 1] to raise weights [S, N] to, so that their effective sample size is `size`: [N]."""
+    """The largest power in (0, 1] that leaves the weights [S, N] an effective sample size of at least `size`: [N]."""
     low, high = torch.zeros_like(log_weight[0]), torch.ones_like(log_weight[0])
     for _ in range(30):
         power = (low + high) / 2

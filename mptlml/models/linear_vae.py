@@ -1,10 +1,10 @@
 """A linear Bernoulli variational autoencoder, with its latent variable integrated out by quadrature.
 
 p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta - sum_j
-softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes z_q. With nodes and
-weights w_q that sum to one the model IS a finite mixture of products: given the observed tokens R, node q has the share
-r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one
-joint distribution, whatever the rule.
+softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes z_q. With nodes z_q
+and weights w_q that sum to one the model is a finite mixture of products: given the observed tokens R, node q has the
+share r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong
+to one joint distribution, whatever the rule.
 """
 
 import math
@@ -21,13 +21,13 @@ from ..protocol import all_observed, at_masked
 from .blocks import blocks
 from .newton import climb, covariance_root
 
-BLOCK = 100  # rows with nodes of their own worked on at once
-CANCELS = 1e-4  # below this 1 - p has lost four digits of p: the sum is taken over the other outcome instead
+BLOCK = 100  # rows per call where each has nodes of its own
+CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum over the other outcome instead
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """A quadrature rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], the log of prior density times cell."""
+    """A quadrature rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], logs of prior density times cell size."""
 
     nodes: Tensor
     log_weights: Tensor
@@ -38,10 +38,10 @@ class Rule:
 
 
 def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, generator: Generator | None = None) -> Rule:
-    """A uniform grid cut to the ball where the prior has its mass; weights sum to one.
+    """A uniform grid inside the ball that holds the prior's mass; the weights sum to one.
 
     The rule converges faster than any power of `spacing` once that falls below the width of the posterior. With a
-    `generator` the grid is shifted by a random part of a cell: a model in training cannot settle on nodes that move.
+    `generator` the grid is shifted by a random part of a cell, so that a model in training cannot fit the nodes.
     Raises ValueError: spacing or radius not positive, or more than 10^6 nodes in the surrounding cube.
     """
     check_count(num_latents, "num_latents")
@@ -59,7 +59,7 @@ def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, gene
 
 
 def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
-    """Gauss-Hermite: exact for polynomials in z of degree below 2 per_axis on each axis. Raises ValueError: below 1."""
+    """Gauss-Hermite: exact for polynomials of degree below 2 per_axis in each z_k. Raises ValueError: counts < 1."""
     check_count(per_axis, "per_axis")
     check_count(num_latents, "num_latents")
     points, weights = (torch.from_numpy(values) for values in hermegauss(per_axis))
@@ -73,7 +73,7 @@ class LinearVAE:
     """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    NaN; and whatever asks for x [..., D] and observed [..., D]: these, or tokens other than 0 and 1.
+    NaN. The methods that take x [..., D] and observed [..., D] raise it for tokens other than 0 and 1 as well.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
@@ -85,12 +85,12 @@ class LinearVAE:
         self.weight, self.bias, self.rule = weight, bias, rule.to(weight)
         self.num_tokens, self.num_latents = weight.shape
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
-        self.log_partition = softplus(self.logits)  # the normaliser of each token at each node: it reads no row
+        self.log_partition = softplus(self.logits)  # the normaliser of each token at each node, the same for all rows
 
     def adaptive_log_prob(self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around each row's own peak.
+        """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around the peak of p(z | x_R).
 
-        Good where many tokens are observed (all, by default): the fewer, the less p(z | x_R) is like a normal density.
+        Accurate where many tokens are observed (all, by default): with few, p(z | x_R) is far from a normal density.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
@@ -99,7 +99,7 @@ class LinearVAE:
         return torch.cat(parts).view(x.shape[:-1])
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
-        """Rows [N, D] drawn from the model, z from the prior itself and not from the rule."""
+        """Rows [N, D] drawn from the model, with z from the prior itself, not from the rule."""
         z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.weight, generator)
         return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)
 
@@ -119,9 +119,12 @@ class LinearVAE:
     def masked_sums(self, x: Tensor, observed: Tensor) -> Tensor:
         """Sum over masked tokens of log p(x_j | x_R), nats per row, averaged over rows: [P] for x [P, N, D].
 
-        observed [P, D]: mask p is that of the rows x[p]. The numbers are those of `conditional_log_prob`, worked out at
-        the masked tokens alone: at 15% a sixth of the work. A mask of no token has the sum 0.
+        observed [P, D]: mask p is that of the rows x[p]. The numbers are those of `conditional_log_prob`, computed only
+        at the masked tokens: at 15% a sixth of the work. A mask that masks no token has the sum 0. Raises ValueError: x
+        that is not [P, N, D], observed that is not [P, D].
         """
+        if x.ndim != 3 or observed.shape != (x.shape[0], x.shape[2]):
+            raise ValueError(f"rows [P, N, D] need masks [P, D], got {tuple(x.shape)} and {tuple(observed.shape)}")
         shares, sums = self.posterior(x, observed[:, None]), []
         for rows, share, hidden in zip(x, shares, ~observed, strict=True):
             logits = self.rule.nodes @ self.weight[hidden].T + self.bias[hidden]  # [Q, masked]
@@ -131,7 +134,7 @@ class LinearVAE:
     def information(self) -> Tensor:
         """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
 
-        The mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1): what EM takes for the curvature of log p(x).
+        It is the mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
         """
         y = torch.cat([self.rule.nodes, torch.ones_like(self.rule.nodes[:, :1])], -1)
         outer = self.rule.log_weights.exp()[:, None] * (y[:, :, None] * y[:, None, :]).flatten(1)  # [Q, (K + 1)^2]
@@ -142,8 +145,8 @@ class LinearVAE:
              tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
         """The peak of p(z | x_R) and a root L of its covariance there, [..., K] and [..., K, K].
 
-        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak; Newton's steps from
-        the mean under the rule find it, until none is longer than `tolerance`.
+        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak. Newton's steps find
+        it, from the posterior mean under the rule, and end when none is longer than `tolerance`.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
@@ -163,14 +166,14 @@ class LinearVAE:
         return peak, covariance_root(slope_and_precision(peak)[1])
 
     def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes [..., Q, K] at mode + L offset, each row its own, and log weight + log p(x_R, z), nats [..., Q].
+        """Nodes [..., Q, K] at mode + L offset for each row, and log weight + log p(x_R, z) there, nats [..., Q].
 
-        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule makes it adaptive
-        quadrature; draws of u with log_weights -log Q make it importance sampling from the Laplace approximation. The
-        logsumexp of the second is log p(x_R), its softmax the posterior's shares.
+        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): with a Gauss-Hermite rule this is adaptive
+        quadrature; with draws of u and log_weights -log Q it is importance sampling from the Laplace approximation. The
+        logsumexp of the second result is log p(x_R), and its softmax holds the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
-        mode, root = self.mode(x, observed, tolerance=0.01)  # nodes may stand a little beside the peak
+        mode, root = self.mode(x, observed, tolerance=0.01)  # the nodes need not lie exactly around the peak
         nodes = mode[..., None, :] + offsets @ root.mT
         seen, mask = torch.where(observed, x, 0.0)[..., None, :], observed[..., None, :]
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -190,7 +193,7 @@ class LinearVAE:
         return observed
 
     def _log_joint(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is worked out once for all rows."""
+        """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is computed once for all rows."""
         observed = self._check(x, observed)
         seen = torch.where(observed, x, 0.0)
         fit = (seen @ self.weight) @ self.rule.nodes.T + (seen @ self.bias)[..., None]  # x_R . eta
@@ -203,7 +206,7 @@ def _log_likelihood(seen: Tensor, mask: Tensor, logits: Tensor) -> Tensor:
 
 
 def _log_sum_exp(x: Tensor) -> Tensor:
-    """logsumexp over the last axis, three times as fast: terms that cannot count are not taken down to denormals."""
+    """logsumexp over the last axis, three times as fast as torch's: it avoids denormal numbers in negligible terms."""
     top = x.detach().amax(-1, keepdim=True)
     return top[..., 0] + (x - top).clamp(min=-80).exp().sum(-1).log()
 

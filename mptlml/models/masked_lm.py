@@ -7,50 +7,37 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import one_hot, pad
-from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
+from torch.nn.functional import one_hot
 
-from .. import draws
-from ..checks import check_count, check_rate, check_shapes, check_vocabulary
+from .. import draws, score
+from ..checks import Sizes, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
 from ..extras import needs
-from ..masks import nested_masks, random_masks
+from ..masks import random_masks
 from ..protocol import at_masked
-from ..score import score_curve
+from .passes import NO_TOKEN, Look, Passes, Read, log_prob_of
 from .text_curves import RATES, Corpus, RateCurve, TextCurve
 
-BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
 CORRUPTIONS = ("mask", "80/10/10")
 
 
-class MaskedLM:
+class MaskedLM(Passes):
     """A masked language model with its tokenizer, put into evaluation mode.
 
-    model: of transformers, as AutoModelForMaskedLM loads it; tokenizer: the one that it was trained with. Runs in the
-    model's own precision on a CPU, under bfloat16 autocast on a GPU, without gradients (with them while
-    `model.training` is true). batch_tokens: the most tokens in a forward pass; results depend on it by rounding only.
-    Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head, a tokenizer without
-    a mask token, vocabularies that do not match.
+    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the one that
+    it was trained with. Runs without gradients (with them while `model.training` is true). batch_tokens: the most
+    tokens in a forward pass, which bounds the memory; results depend on it by rounding only. dtype: the model's own
+    precision, or that of autocast, such as torch.bfloat16; what comes out is float32 at least. allow_unknown: score the
+    tokenizer's unknown token like any other, instead of refusing texts that hold it. Raises ValueError, which says what
+    to do: a causal or encoder-decoder model, no vocabulary head, a tokenizer without a mask token or a vocabulary,
+    vocabularies that do not match.
     """
-
-    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
-        self.device = next(model.parameters()).device
-        default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
-        self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
-        self.vocab_size = model.get_input_embeddings().num_embeddings
-        _check_vocabularies(self)
-        own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
-        start = framed.index(own[0])
-        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
-        self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
-        _check_bidirectional(self)
 
     @classmethod
     def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu", local_files_only: bool = False,
@@ -73,14 +60,15 @@ class MaskedLM:
         return cls(model, tokenizer, **options)
 
     def encode(self, text: str) -> Tensor:
-        """A text's own tokens: ids, long [D]. Raises ValueError: an empty text, one too long, special tokens in it."""
-        ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        """A text's own tokens: ids, long [D]. Raises ValueError: no text, too long, special or unknown tokens in it."""
+        if not isinstance(text, str):
+            raise ValueError(f"give one text, a string, got {type(text).__name__}; curves and others take a list")
+        ids = self._ids(text)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
         if len(ids) > self.max_tokens:
             raise ValueError(f"{len(ids)} tokens are more than the model's {self.max_tokens} ({text[:40]!r}...): "
                              "shorten the text, or cut a corpus with blocks()")
-        self._check_own(ids, text)
         return torch.tensor(ids)
 
     def sentences(self, texts: Sequence[str]) -> Corpus:
@@ -102,31 +90,71 @@ class MaskedLM:
         for text in texts:
             if len(ids) >= enough:
                 break
-            ids += self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+            ids += self._ids(text)
             words += len(text.split())
-        self._check_own(ids, "the corpus")
         count = len(ids) // num_tokens if num_blocks is None else min(num_blocks, len(ids) // num_tokens)
         if count < (num_blocks or 1):
             raise ValueError(f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}")
         rows = torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)
         return Corpus(list(rows), words * count * num_tokens / len(ids))
 
-    def _check_own(self, ids: list[int], what: str) -> None:
-        special = set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}
-        if special.intersection(ids):
-            raise ValueError(f"special tokens such as {self.tokenizer.mask_token} belong to no text, found in {what!r}")
+    def _ids(self, text: str) -> list[int]:
+        """The ids of a text's own tokens. Raises ValueError: special or unknown tokens among them."""
+        read = self.tokenizer(text, add_special_tokens=False, verbose=False)
+        ids, unknown = read.input_ids, self.tokenizer.unk_token_id
+        if (set(self.tokenizer.all_special_ids) - {unknown}).intersection(ids):
+            raise ValueError(f"special tokens such as {self.tokenizer.mask_token} belong to no text, found in {text!r}")
+        if unknown in ids and not self.allow_unknown:
+            place = ids.index(unknown)
+            at = read.token_to_chars(place) if self.tokenizer.is_fast else None
+            word = text[at.start: at.end] if at else text
+            raise ValueError(f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
+                             f"and reads {ids.count(unknown)} of them as {self.tokenizer.unk_token}: "
+                             f"{_spelling(word, self.tokenizer.get_vocab())}, or say allow_unknown=True")
+        return ids
 
     def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens: a ConditionalModel, which `score` can work on."""
         return AtLength(self, num_tokens)
 
-    def curve(self, text: str, sizes: Sequence[int] | Tensor | None = None, *, num_masks: int = 1,
-              generator: Generator) -> TextCurve:
+    def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator) -> TextCurve:
         """The MPT curve of one text at exact mask sizes: a TextCurve (sizes: all, or see `spaced_sizes`)."""
-        ids = self.encode(text)
-        rows = self.at_length(len(ids))
-        curve = score_curve(rows, ids[None].double(), sizes, num_masks=num_masks, generator=generator)
-        return TextCurve(**vars(curve), num_words=len(text.split()))
+        return self._curves([self.encode(text)], [text], sizes, num_masks, generator)[0]
+
+    def curves(self, texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None = None, *, num_masks: int = 1,
+               generator: Generator) -> list[TextCurve]:
+        """The MPT curve of each text. Texts of one length share their masks, so `TextCurve.minus` can compare them.
+
+        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). The masks
+        follow from the generator and a text's length alone, whatever other texts there are.
+        """
+        return self._curves(self.sentences(texts).rows, texts, sizes, num_masks, generator)
+
+    @torch.no_grad()
+    def _curves(self, rows: list[Tensor], texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None,
+                num_masks: int, generator: Generator) -> list[TextCurve]:
+        check_count(num_masks, "num_masks")
+        seed, lengths = draws.seed(generator), [len(ids) for ids in rows]
+        every = {}
+        for length in set(lengths):
+            asked = sizes(length) if callable(sizes) else sizes
+            every[length] = check_sizes(torch.arange(1, length + 1) if asked is None else asked, length).unique()
+
+        @lru_cache(maxsize=2)
+        def masked(length: int) -> Tensor:
+            drawn = every[length].repeat_interleave(num_masks)
+            return ~random_masks(length, drawn, generator=draws.seeded(seed, length))
+
+        counts = [num_masks * len(every[length]) for length in lengths]
+        found: list[Any] = [None] * len(rows)
+        for i, answer in self._answers(lengths, counts, self._hide(rows, lambda i: masked(lengths[i]))):
+            size = every[lengths[i]].repeat_interleave(num_masks)
+            mask = torch.arange(len(size)).repeat_interleave(size)  # the one to which each answer belongs
+            scores = (answer.new_zeros(len(size)).index_add(0, mask, answer) / size).unflatten(0, (-1, num_masks))
+            variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
+            found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
+                                 True, len(texts[i].split()), scores.numpy(), seed)
+        return found
 
     @torch.no_grad()
     def pseudo_log_likelihood(self, texts: Sequence[str]) -> Tensor:
@@ -135,31 +163,38 @@ class MaskedLM:
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). Raises ValueError as `sentences`.
         """
         rows = self.sentences(texts).rows
-        single = {length: torch.eye(length, dtype=torch.bool) for length in set(map(len, rows))}
-        masked = [single[len(ids)] for ids in rows]
-        return torch.stack([answer.sum() for answer in self._answers(rows, masked, masked)])
+        total = torch.zeros(len(rows), dtype=torch.float64)
+        for i, answer in self._one_by_one(rows, log_prob_of):
+            total[i] = answer.sum()
+        return total
 
     @torch.no_grad()
+    def masked_marginals(self, text: str) -> Tensor:
+        """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v at each place.
+
+        One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j -> v
+        (Meier et al. 2021). Raises ValueError as `encode`.
+        """
+        return next(self._one_by_one([self.encode(text)], lambda logits, true: logits.log_softmax(-1)))[1]
+
     def chain_rule(self, text: str, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
 
-        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0. The head
-        answers for the one token asked at each step. Raises ValueError: orders that are no permutations of the tokens.
+        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0. Raises
+        ValueError: orders that are no permutations of the tokens.
         """
         ids = self.encode(text)
-        orders = torch.as_tensor(orders).cpu()
-        if orders.ndim != 2 or not torch.equal(orders.sort(-1).values, torch.arange(len(ids)).expand(len(orders), -1)):
-            raise ValueError(f"orders must be permutations [Q, {len(ids)}], got shape {tuple(orders.shape)}")
-        masked = ~nested_masks(orders).flatten(0, 1)  # [Q t, D]
-        asked = one_hot(orders.flatten(), len(ids)).bool()
-        return self._answers([ids], [masked], [asked])[0].view(orders.shape)
+        with torch.no_grad():
+            return score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))[:, 0].double()
 
     @torch.no_grad()
     def rate_curve(self, corpus: Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
                    corruption: str = "mask", generator: Generator) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
 
-        At rate r every row hides round(r D) of its D tokens, at least one, drawn afresh for each rate and mask.
+        At rate r every row hides round(r D) of its D tokens, at least one, drawn afresh for each rate and mask. What is
+        drawn for a row follows from the generator and the row's number in the corpus: curves of the parts of a corpus
+        (`Corpus.split`), each from the same seed, are together (`RateCurve.joined`) the curve of the whole.
         corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
         mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises ValueError: rates
         out of (0, 1] or not increasing, num_masks below 1, another corruption.
@@ -170,144 +205,95 @@ class MaskedLM:
         check_count(num_masks, "num_masks")
         if corruption not in CORRUPTIONS:
             raise ValueError(f"corruption must be one of {CORRUPTIONS}, got {corruption!r}")
-        scores = []
-        for rate in tqdm(rates, "rates", disable=None, leave=False):
-            sizes = [[max(1, round(rate * len(ids)))] * num_masks for ids in corpus.rows]
-            masked = [~random_masks(len(ids), size, generator=generator).to(ids.device)
-                      for ids, size in zip(corpus.rows, sizes, strict=True)]
-            answers = self._answers(corpus.rows, masked, masked, generator if corruption == "80/10/10" else None)
-            scores.append([float(answer.mean()) for answer in answers])
-        lengths = np.array([len(ids) for ids in corpus.rows])
-        return RateCurve(np.array(rates, dtype=float), np.array(scores), lengths, corpus.num_words)
+        seed, lengths = draws.seed(generator), np.array([len(ids) for ids in corpus.rows])
+        sizes = torch.from_numpy(np.maximum(1, np.round(np.outer(lengths, rates)))).long()  # [N, S]
+        each = sizes.repeat_interleave(num_masks, 1)
 
-    def _answers(self, rows: list[Tensor], masked: list[Tensor], asked: list[Tensor],
-                 bert_rule: Generator | None = None) -> list[Tensor]:
-        """For each row [D], the log-probabilities where its `asked` [P, D] is True, in that order: float64 [places].
+        @lru_cache(maxsize=2)
+        def drawn(i: int) -> tuple[Tensor, Tensor]:  # what is hidden, and shown in its place [masks, D]
+            own, ids = draws.seeded(seed, corpus.first + i), corpus.rows[i]
+            hidden = ~random_masks(len(ids), each[i], generator=own)
+            mask_id = self.tokenizer.mask_token_id
+            return hidden, ids.new_full((), mask_id).expand_as(hidden) if corruption == "mask" else \
+                draws.bert_rule(ids.expand_as(hidden), mask_id, self.vocab_size, own)
 
-        bert_rule: draws what BERT's rule shows at masked tokens, in the order of the rows and their masks, whatever the
-        batches; without it they show the mask token.
-        """
-        mask_id = self.tokenizer.mask_token_id
-        put = [torch.full_like(ids[:1], mask_id).expand_as(hide) if bert_rule is None else
-               draws.bert_rule(ids.expand_as(hide), mask_id, self.vocab_size, bert_rule)
-               for ids, hide in zip(rows, masked, strict=True)]
-        jobs = sorted(((i, p) for i, m in enumerate(masked) for p in range(len(m))), key=lambda job: len(rows[job[0]]))
-        found = [[Tensor()] * len(m) for m in masked]
-        begin = 0
-        with tqdm(total=len(jobs), desc="passes", disable=None, delay=3, leave=False) as bar:
-            while begin < len(jobs):
-                batch = jobs[begin: begin + self._batch_size(rows[jobs[begin][0]])]
-                while len(batch) > self._batch_size(rows[batch[-1][0]]):
-                    batch.pop()  # the longest row of a batch sets its width
-                shown = [torch.where(masked[i][p], put[i][p], rows[i]) for i, p in batch]
-                ask = [asked[i][p] for i, p in batch]
-                answer = self._forward(shown, [rows[i] for i, _ in batch], ask).double().cpu()
-                for (i, p), values in zip(batch, answer.split([int(places.sum()) for places in ask]), strict=True):
-                    found[i][p] = values
-                begin += len(batch)
-                bar.update(len(batch))
-        return [torch.cat(values) for values in found]
+        scores = np.empty((len(rates), len(lengths)))
+        look = self._hide(corpus.rows, lambda i: drawn(i)[0], lambda i: drawn(i)[1])
+        for i, answer in self._answers(lengths.tolist(), [each.shape[1]] * len(lengths), look):
+            at_rate = answer.split((sizes[i] * num_masks).tolist())
+            scores[:, i] = [float(part.mean()) for part in at_rate]
+        return RateCurve(np.array(rates, dtype=float), scores, lengths, corpus.num_words)
 
-    def _batch_size(self, row: Tensor) -> int:
-        return max(1, self.batch_tokens // (len(row) + len(self.prefix) + len(self.suffix)))
+    def _hide(self, rows: Sequence[Tensor], masked: Callable[[int], Tensor],
+              put: Callable[[int], Tensor] | None = None) -> Look:
+        """Asks for what `masked(i)` [P, D] hides of row i, where stands `put(i)` [P, D], or the mask token."""
+        def look(i: int, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+            hide = masked(i)[start: stop]
+            other = rows[i].new_tensor(self.tokenizer.mask_token_id) if put is None else put(i)[start: stop]
+            return rows[i].expand_as(hide), torch.where(hide, other, rows[i]), hide
+        return look
 
-    def _forward(self, shown: list[Tensor], ids: list[Tensor], asked: list[Tensor]) -> Tensor:
-        """One pass over a batch of rows: tokens shown, true tokens and places asked, [D] each row; D may differ.
-
-        Returns the log-probabilities of the true tokens at the places asked, row by row: nats per token [places].
-        """
-        prefix, suffix = (torch.tensor(part, dtype=torch.long) for part in (self.prefix, self.suffix))
-        framed = [torch.cat([prefix, row, suffix]) for row in shown]
-        given = pad_sequence(framed, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
-        seen = pad_sequence([torch.ones_like(row) for row in framed], batch_first=True)
-        where = pad_sequence([pad(places, (len(prefix), len(suffix))) for places in asked], batch_first=True)
-        target = torch.cat([row[places] for row, places in zip(ids, asked, strict=True)]).to(self.device)
-        logits = self._logits(given, seen, where)
-        return torch.cat([part.gather(-1, wanted[:, None])[:, 0] - part.logsumexp(-1)  # a part at a time: less memory
-                          for part, wanted in zip(logits.split(256), target.split(256), strict=True)])
-
-    def _logits(self, given: Tensor, seen: Tensor, where: Tensor) -> Tensor:
-        """Logits [places, V] where `where` [B, L] is True, and only there: the vocabulary head sees no other place.
-
-        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding.
-        """
-        where = where.to(self.device)
-        head = self.model.get_output_embeddings()
-        hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
-        try:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
-                    torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-                logits = self.model(given.to(self.device), attention_mask=seen.to(self.device)).logits
-        finally:
-            hook.remove()
-        logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
-        return logits if logits.dtype == torch.float64 else logits.float()
+    def _one_by_one(self, rows: Sequence[Tensor], read: Read) -> Iterator[tuple[int, Tensor]]:
+        """`_answers` where each token of each row is hidden alone."""
+        def look(i: int, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+            hide = torch.arange(start, stop)[:, None] == torch.arange(len(rows[i]))
+            return rows[i].expand_as(hide), torch.where(hide, self.tokenizer.mask_token_id, rows[i]), hide
+        lengths = [len(ids) for ids in rows]
+        return self._answers(lengths, lengths, look, read)
 
 
 class AtLength:
-    """A MaskedLM for rows of D tokens: the ConditionalModel that `score` and `objectives` ask for.
+    """A MaskedLM for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
 
-    Token ids come as floating numbers, exact up to 2^24 in float32. Raises ValueError: more than the model takes.
+    A shorter row ends in the tokenizer's padding token, observed. Raises ValueError: more than the model takes.
     """
 
     def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
         if check_count(num_tokens, "num_tokens") > lm.max_tokens:
             raise ValueError(f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}")
-        self.lm, self.num_tokens = lm, num_tokens
+        self.lm, self.num_tokens, self.vocab_size = lm, num_tokens, lm.vocab_size
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D], in x's dtype; 0 at observed tokens, NaN where a masked one is NaN.
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN itself.
 
         x [..., D] and observed [..., D] broadcast. Raises ValueError: shapes that do not fit, unknown token ids.
         """
+        found, shape = self._ask(x, observed, ~observed, log_prob_of), torch.broadcast_shapes(x.shape, observed.shape)
+        return at_masked(found.new_zeros(shape).masked_scatter(~observed, found), x, observed)
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V], also at tokens that are seen."""
+        found = self._ask(x, observed, torch.ones_like(observed), lambda logits, true: logits.log_softmax(-1))
+        return found.view(*torch.broadcast_shapes(x.shape, observed.shape), self.vocab_size)
+
+    def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
+        """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]: all that the head answers."""
+        return self._ask(x, observed, one_hot(token, self.num_tokens).bool(), log_prob_of).view(token.shape)
+
+    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, read: Read) -> Tensor:
+        """What `read` takes where `asked`, row by row [places, ...], where x is; in float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
-        check_vocabulary(x, observed, self.lm.vocab_size)
-        x, observed = torch.broadcast_tensors(x, observed)
-        answer = torch.zeros_like(x)
-        if x.numel():
-            ids, masked = (t.reshape(-1, self.num_tokens).cpu() for t in (torch.nan_to_num(x).long(), ~observed))
-            each = list(masked[:, None])
-            found = torch.cat(self.lm._answers(list(ids), each, each))
-            answer = answer.masked_scatter(~observed, found.to(x.device, x.dtype))
-        return at_masked(answer, x, observed)
+        check_vocabulary(x, observed, self.vocab_size)
+        tokenizer = self.lm.tokenizer
+        ids, seen, wanted = (part.reshape(-1, self.num_tokens) for part in torch.broadcast_tensors(
+            torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()))
+        tokens = (ids != tokenizer.pad_token_id) | ~seen
+        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)  # none from here on: padding
+        shown = torch.where(seen, ids, tokenizer.mask_token_id)
+        each = self.lm._answers([self.num_tokens], [len(ids)], lambda _, start, stop:
+                                (ids[start: stop], shown[start: stop], wanted[start: stop]), read)
+        found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
+        precision = x.dtype if x.is_floating_point() else next(self.lm.model.parameters()).dtype
+        return found.to(x.device, torch.promote_types(precision, torch.float32))
 
 
-def _longest(model: Any, tokenizer: Any) -> int:
-    """Positions that model and tokenizer have, special tokens included."""
-    most = [tokenizer.model_max_length]
-    for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            skipped = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from behind padding
-            most.append(module.num_embeddings - skipped)
-    return min(most + [getattr(model.config, "max_position_embeddings", None) or most[0]])
-
-
-def _check_vocabularies(lm: MaskedLM) -> None:
-    """Refuse a tokenizer and a model that were not made for each other, as far as one can see. Raises ValueError."""
-    tokenizer, size = lm.tokenizer, lm.vocab_size
-    if tokenizer.mask_token_id is None:
-        raise ValueError("the tokenizer has no mask token: use that of a masked language model, such as BERT's")
-    largest, pad = max(tokenizer.get_vocab().values()), getattr(lm.model.config, "pad_token_id", None)
-    if largest >= size or size - len(tokenizer) > max(128, size // 100):  # vocabularies are often rounded up a little
-        raise ValueError(f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}: "
-                         "load both under the same name")
-    if None not in (pad, tokenizer.pad_token_id) and pad != tokenizer.pad_token_id:
-        raise ValueError(f"the model pads with token {pad}, the tokenizer with {tokenizer.pad_token_id}: "
-                         "load both under the same name")
-
-
-def _check_bidirectional(lm: MaskedLM) -> None:
-    """Refuse models that cannot see to the right of a hole, or have no vocabulary head. Raises ValueError."""
-    advice = "load a masked language model with AutoModelForMaskedLM"
-    if getattr(lm.model.config, "is_encoder_decoder", False):
-        raise ValueError(f"{type(lm.model).__name__} is an encoder-decoder model: {advice}")
-    if lm.model.get_output_embeddings() is None:
-        raise ValueError(f"{type(lm.model).__name__} has no vocabulary head: {advice}")
-    special = set(lm.tokenizer.all_special_ids)
-    one, other = [token for token in lm.tokenizer.get_vocab().values() if token not in special][:2]
-    given = torch.tensor([[lm.tokenizer.mask_token_id, one, right] for right in (one, other)])
-    first = torch.tensor([[True, False, False]] * 2)
-    with torch.no_grad():
-        logits = lm._logits(given, torch.ones_like(given), first)
-    if torch.equal(logits[0], logits[1]):
-        raise ValueError(f"{type(lm.model).__name__} does not see to the right of a hole, as a causal model: {advice}")
+def _spelling(word: str, vocabulary: dict[str, int]) -> str:
+    """What to do about a word that the tokenizer does not know."""
+    if word in vocabulary:
+        return f"its vocabulary has {word!r}, so it changes texts first: load it with do_lower_case=False"
+    other = next((form for form in (word.upper(), word.lower()) if form in vocabulary), None)
+    if other:
+        return f"its vocabulary has {other!r}: write it so"
+    if len(word) > 1 and 2 * sum(letter in vocabulary for letter in word) > len(word):
+        return "if its words are single letters, write them with spaces between"
+    return "correct the text, or load the tokenizer that the model was trained with"

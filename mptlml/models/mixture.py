@@ -13,10 +13,10 @@ from ..protocol import all_observed, at_masked
 
 
 class BernoulliMixture:
-    """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0.0 or 1.0.
+    """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0 or 1, floating or int64.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    values out of range; and whatever asks for x [..., D] and observed [..., D]: these, or tokens other than 0 and 1.
+    values out of range. The methods that take x [..., D] and observed [..., D] raise it for tokens other than 0 and 1.
     """
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
@@ -25,7 +25,7 @@ class BernoulliMixture:
         check_finite(weights, what="weights")
         check_finite(probs, what="probs")
         if not (weights >= 0).all() or abs(float(weights.detach().sum()) - 1) > 1e-5:
-            raise ValueError(f"weights must be at least 0 and sum to 1, they sum to {weights.detach().sum():.6g}, "
+            raise ValueError(f"weights must be at least 0 and sum to 1; they sum to {weights.detach().sum():.6g}, and "
                              f"the least is {weights.detach().min():.3g}")
         if probs.min() < 0 or probs.max() > 1:
             raise ValueError(f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}")
@@ -34,24 +34,32 @@ class BernoulliMixture:
 
     @classmethod
     def fit(cls, x: Tensor, num_components: int, *, num_steps: int = 200, tolerance: float = 1e-6,
-            smoothing: float = 1.0, generator: Generator) -> tuple["BernoulliMixture", list[float]]:
+            smoothing: float = 1.0, start: "BernoulliMixture | None" = None,
+            generator: Generator) -> tuple["BernoulliMixture", list[float]]:
         """Expectation maximisation from random rows of x [N, D]: (model, log-likelihood at each step, nats per row).
 
-        Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0 and 1; with
-        smoothing = 0 it is maximum likelihood, and the log-likelihood never falls. Stops when a step gains less than
-        `tolerance` nats per row. Raises ValueError: rows that are not binary, more components than rows, counts
+        Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0 and 1. With
+        smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a step gains less than
+        `tolerance` nats per row. start: a model with `num_components` components to begin from, in place of random
+        rows. Raises ValueError: rows that are not binary, more components than rows, a start of another size, counts
         below 1, negative smoothing.
         """
         check_count(num_components, "num_components")
         check_count(num_steps, "num_steps")
+        x = x if x.is_floating_point() else x.double()
         if x.ndim != 2 or len(x) < num_components:
             raise ValueError(f"rows must have shape [N, D], N >= {num_components} components, got {tuple(x.shape)}")
         if not smoothing >= 0:
             raise ValueError(f"smoothing must be at least 0, got {smoothing!r}")
         every = all_observed(x.shape[1], x.device)
         check_binary(x, every)
-        chosen = randperm(len(x), x, generator)[:num_components]
-        model = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen])
+        if start is None:
+            chosen = randperm(len(x), x, generator)[:num_components]
+            start = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen])
+        if start.probs.shape != (num_components, x.shape[1]):
+            raise ValueError(f"a start must have {num_components} components of {x.shape[1]} tokens, "
+                             f"got {tuple(start.probs.shape)}")
+        model = cls(start.weights.detach(), start.probs.detach())
         history: list[float] = []
         for _ in range(num_steps):
             joint = model._joint(x, every)
@@ -60,7 +68,9 @@ class BernoulliMixture:
                 break
             shares = joint.softmax(-1)
             counts = shares.sum(0) + smoothing
-            model = cls(counts / counts.sum(), (shares.T @ x + smoothing / 2) / counts[:, None])
+            least = torch.finfo(x.dtype).tiny  # a component may lose all its rows
+            probs = (shares.T @ x + smoothing / 2) / counts[:, None].clamp_min(least)
+            model = cls(counts / counts.sum(), probs.clamp_max(1))  # rounding may exceed 1
         return model, history
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -81,6 +91,7 @@ class BernoulliMixture:
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:
         """log weight_c + log p_c(x_R), [..., C]; probabilities of exactly 0 or 1 are allowed, so it may be -inf."""
+        x = x if x.is_floating_point() else x.to(self.probs.dtype)
         check_shapes(x, observed, self.num_tokens, self.probs)
         check_binary(x, observed)
         ones = torch.where(observed, x, 0.0)

@@ -1,11 +1,11 @@
-"""Newton's method that never goes down: how the VAEs find the peak of p(z | x_R), for many rows at once."""
+"""Newton's method with steps that never lower the function: the VAEs find peaks of p(z | x_R) by it, row by row."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-HALVINGS = 8  # of a step that falls, before it is given up
+HALVINGS = 8  # of a step that lowers the function, before it is dropped
 
 
 def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
@@ -13,9 +13,9 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
     """A peak of height(z) [...] near the start z [..., K], for each row: [..., K].
 
     slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite matrix in
-    its place. Each step is their quotient, halved until it climbs; one that still falls then is not taken. Ends after
-    `num_steps`, or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype: shorter ones are
-    noise). A height that is lower by no more than `slack` roundings of its own counts as level, not as a fall.
+    its place. Each step is their quotient, halved until the height rises; if HALVINGS do not suffice, it is not taken.
+    Ends after `num_steps`, or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype:
+    shorter steps are noise). A height that is lower by no more than `slack` of its roundings counts as equal.
     """
     z, rounding = start, torch.finfo(start.dtype).eps
     for _ in range(num_steps):
@@ -34,7 +34,7 @@ def covariance_root(precision: Tensor) -> Tensor:
 
 
 def _step_size(height: Callable[[Tensor], Tensor], z: Tensor, step: Tensor, slack: float) -> Tensor:
-    """The first of 1, 1/2, 1/4, ... at which the step does not fall, for each row [..., 1]; 0 where none is left."""
+    """The first of 1, 1/2, 1/4, ... at which the step does not lower the height, per row [..., 1]; 0 if none does."""
     now, scale = height(z), torch.ones_like(z[..., :1])
     least = now - slack * now.abs()
     for _ in range(HALVINGS):

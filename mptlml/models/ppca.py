@@ -1,4 +1,4 @@
-"""Probabilistic PCA: everything in closed form, through the K x K posterior of the latent variable.
+"""Probabilistic PCA: every answer in closed form, through the K x K posterior of the latent variable.
 
 x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq. 6).
 Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), the latent variable has the posterior mean
@@ -6,8 +6,8 @@ A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token
 
     m_j = mu_j + w_j^T A^-1 W_R^T (x_R - mu_R),      v_j = sigma^2 (1 + w_j^T A^-1 w_j).
 
-This is Eq. 7 with the minus sign that the Schur complement has, by the matrix inversion lemma; nothing of size D x D is
-ever inverted.
+By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur complement. No D x D matrix is ever
+inverted.
 """
 
 import math
@@ -21,15 +21,15 @@ from ..draws import randn
 from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)
-BLOCK = 2**17  # masks x K x D elements worked on at once: about what a processor's cache holds
+BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    """Mean [D] and covariance of rows or of a population: all that a Gaussian's mean score needs to know of them.
+    """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
 
-    The covariance is held as root^T root with root [r, D], or directly as a matrix [D, D], whichever is cheaper to
-    multiply by.
+    The covariance is stored as root^T root with root [r, D], or as a matrix [D, D], whichever is cheaper to multiply
+    with.
     """
 
     mean: Tensor
@@ -38,7 +38,7 @@ class SecondMoment:
 
     @classmethod
     def of(cls, x: Tensor) -> "SecondMoment":
-        """Of rows x [N, D], with divisor N. Raises ValueError: x is no finite matrix."""
+        """The second moment of rows x [N, D], with divisor N. Raises ValueError: x is not a finite matrix."""
         check_rows(x, x.shape[-1])
         mean = x.mean(0)
         root = (x - mean) / math.sqrt(len(x))
@@ -48,7 +48,7 @@ class SecondMoment:
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers lie: masks are put there too."""
+        """The device of the numbers, to which masks are moved too."""
         return self.mean.device
 
     def about(self, point: Tensor) -> "SecondMoment":
@@ -77,7 +77,7 @@ class SecondMoment:
         return self.root.square().sum(0) if self.root is not None else self._matrix().diagonal()
 
     def _matrix(self) -> Tensor:
-        """The covariance where there is no root of it. Raises ValueError: there is neither."""
+        """The covariance, where no root is stored. Raises ValueError: neither is stored."""
         if self.covariance is None:
             raise ValueError("a SecondMoment needs the covariance [D, D] or a root of it [r, D], got neither")
         return self.covariance
@@ -87,8 +87,8 @@ class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
     Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    K > D, a noise variance that is not positive, NaN; and whatever asks for x [..., D] and observed [..., D]: shapes or
-    a dtype that do not fit, NaN at an observed token, a covariance lost to rounding.
+    K > D, a noise variance that is not positive, NaN. The methods that take x [..., D] and observed [..., D] raise it
+    for shapes or a dtype that do not fit, NaN at an observed token, and a covariance lost to rounding.
     """
 
     def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
@@ -114,9 +114,10 @@ class PPCA:
         """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
         W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N. sigma^2 is
-        `noise_variance` where it is known (eigenvalues below it count as sigma^2), else the mean of the other D - K.
-        mean [D]: known, else fitted too. Raises ValueError: K not in 1..D, or K = D with the noise to be learned, rows
-        that K dimensions explain fully, a noise variance or mean that the model would refuse.
+        `noise_variance` where that is given (eigenvalues below it count as sigma^2), else the mean of the other D - K
+        eigenvalues. mean [D]: the known mean; without it the mean is fitted too. Raises ValueError: K not in 1..D, or
+        K = D with the noise to be fitted, rows that K dimensions explain fully, a noise variance or mean that the model
+        would refuse.
         """
         if not isinstance(data, SecondMoment):
             check_rows(data, data.shape[-1])
@@ -125,7 +126,7 @@ class PPCA:
         check_count(num_latents, "K")
         if num_latents > num_tokens - (noise_variance is None):
             raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
-                             "or at most D where the noise variance is known")
+                             "or at most D if the noise variance is given")
         model = cls(data.mean.new_zeros(num_tokens, num_latents), 1.0 if noise_variance is None else noise_variance,
                     data.mean if mean is None else mean)  # refuses what the model would refuse, before work starts
         variances, axes = (data if mean is None else data.about(mean)).principal_axes()
@@ -133,10 +134,10 @@ class PPCA:
         if noise_variance is None:
             noise = variances[num_latents:].sum() / (num_tokens - num_latents)
             if not noise > torch.finfo(noise.dtype).eps * variances.sum():
-                raise ValueError(f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully: "
-                                 "no noise is left")
+                raise ValueError(f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully and "
+                                 "leave no noise to fit")
         scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
-        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K where fewer than K rows are
+        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K if there are fewer than K rows
         return cls(model.weight, noise, model.mean)
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -178,15 +179,15 @@ class PPCA:
         return torch.where(observed, 0.0, log_prob)
 
     def summarise(self, x: Tensor) -> SecondMoment:
-        """The rows' SecondMoment: `mean_conditional_log_prob` needs nothing else of them."""
+        """The rows' SecondMoment, which is all that `mean_conditional_log_prob` needs."""
         check_rows(x, self.num_tokens)
         return SecondMoment.of(x)
 
     def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share.
 
-        data: rows [N, D], or their SecondMoment, or that of a population: then the mean is an expectation. The mean of
-        (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
+        data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation. The mean
+        of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
         """
         moment = data if isinstance(data, SecondMoment) else self.summarise(data)
         check_shapes(moment.mean, observed, self.num_tokens, self.weight)
@@ -195,7 +196,7 @@ class PPCA:
         return torch.cat([self._mean_block(about_mu, part, outer) for part in observed.split(step)])
 
     def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
-        """The same for a few masks, the second moment C about mu and `_outer`.
+        """The same for a few masks, given the second moment C about mu and `_outer`.
 
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
         C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
@@ -242,5 +243,5 @@ class PPCA:
 
 
 def _rows_times(rows: Tensor, matrices: Tensor) -> Tensor:
-    """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, it never copies a matrix that many rows share."""
+    """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, this never copies a matrix that many rows share."""
     return torch.einsum("...k,...kl->...l", rows, matrices)

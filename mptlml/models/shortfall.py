@@ -1,4 +1,4 @@
-"""How far a model falls short of the truth, size by size, where the truth is known."""
+"""The distance of a model's curve below that of the truth, size by size, where the truth is known."""
 
 import torch
 from torch import Tensor
@@ -7,15 +7,15 @@ from ..checks import check_shapes
 from ..protocol import VocabularyModel
 from .blocks import blocks
 
-BLOCK = 2048  # rows answered for at once
+BLOCK = 2048  # rows per call
 
 
 class Shortfall:
-    """Minus KL(truth || model) at each masked token, in the shape of a model: `score_curve` gives it size by size.
+    """Minus KL(truth || model) at each masked token, as a model: `score_curve` averages it for each size.
 
-    Where rows are drawn from the truth, E[log q(x_j | x_R) - log p(x_j | x_R)] given x_R is this number, so the area
-    of its curve has the mean of the model's area minus the truth's, without the noise of the token itself. Both answer
-    `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
+    If rows are drawn from the truth p, this number is the mean of log q(x_j | x_R) - log p(x_j | x_R) given x_R, where
+    q is the model. So the area of its curve has the same mean as the model's area minus the truth's, without the noise
+    of the token itself. Both must answer `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
     """
 
     def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:

@@ -5,13 +5,16 @@ distribution they are the mean over orders of the chain rule (`masked_lm`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..checks import check_count, check_sizes
 from ..curve import Estimate, ScoreCurve
+from ..score import mask_variance
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
 UNITS = ("sentence", "token", "bits per word")
@@ -19,10 +22,21 @@ UNITS = ("sentence", "token", "bits per word")
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Rows of token ids, long [D_i] each, and how many words of the text they hold together."""
+    """Rows of token ids, long [D_i] each, and how many words of the text they hold together.
+
+    first: the number of the first row, where the corpus is a part of a larger one: draws follow the numbers of rows.
+    """
 
     rows: list[Tensor]
     num_words: float
+    first: int = 0
+
+    def split(self, num_rows: int) -> list["Corpus"]:
+        """Parts of `num_rows` rows, the last perhaps of fewer, to be scored apart; words are shared out by tokens."""
+        a_token = self.num_words / sum(map(len, self.rows))
+        parts = [(start, self.rows[start: start + num_rows])
+                 for start in range(0, len(self.rows), check_count(num_rows, "num_rows"))]
+        return [Corpus(rows, a_token * sum(map(len, rows)), self.first + start) for start, rows in parts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +50,14 @@ class RateCurve:
     scores: np.ndarray
     lengths: np.ndarray
     num_words: float
+
+    @classmethod
+    def joined(cls, parts: Sequence["RateCurve"]) -> "RateCurve":
+        """The curve of a corpus from those of its parts, in order. Raises ValueError: no parts, or of other rates."""
+        if not parts or any(not np.array_equal(part.rates, parts[0].rates) for part in parts):
+            raise ValueError(f"{len(parts)} curves to join: they must be at least one, at the same rates")
+        return cls(parts[0].rates, np.concatenate([part.scores for part in parts], 1),
+                   np.concatenate([part.lengths for part in parts]), math.fsum(part.num_words for part in parts))
 
     @property
     def mean(self) -> np.ndarray:
@@ -72,9 +94,28 @@ class RateCurve:
 
 @dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
-    """The MPT curve of one text: a ScoreCurve that knows its number of words."""
+    """The MPT curve of one text: a ScoreCurve that knows its words, its scores under each mask, and their seed.
+
+    scores [S, P], nats per token, of P masks per size; curves of one seed and length have these masks in common.
+    """
 
     num_words: int
+    scores: np.ndarray
+    seed: int
+
+    def minus(self, other: "TextCurve") -> ScoreCurve:
+        """This curve minus another under the same masks: its area is the difference, with the error of the pairs.
+
+        What both texts owe to the masks cancels, as for a mutant and its original. Raises ValueError: curves of other
+        lengths, sizes or masks (`MaskedLM.curves` gives texts of one length the same masks).
+        """
+        here, there = ((c.num_tokens, c.sizes.tolist(), c.scores.shape[1], c.seed) for c in (self, other))
+        if here != there:
+            raise ValueError(f"curves of {here[0]} and {there[0]} tokens have no masks in common: take texts of one "
+                             "length, in one call of curves")
+        scores = torch.from_numpy(self.scores - other.scores)
+        variance, dof = (part.numpy() for part in mask_variance(scores, shared=True))
+        return ScoreCurve(self.num_tokens, self.sizes, scores.mean(1).numpy(), variance, dof, None, True)
 
     def area(self, unit: str = "sentence", *, rows: str = "fixed") -> Estimate:
         """`ScoreCurve.area` in nats per "sentence", nats per "token", or "bits per word" (positive: smaller is better).

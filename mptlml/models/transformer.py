@@ -1,4 +1,4 @@
-"""A small masked language model: a pre-norm transformer encoder that sees how far apart two tokens are, no more.
+"""A small masked language model: a pre-norm transformer encoder that knows the distances of tokens, not their places.
 
 It answers log p(x_j | x_R) in one forward pass, each masked token on its own, so it meets the protocol of every model
 here. Nothing makes its answers the conditionals of one joint distribution.
@@ -15,15 +15,15 @@ from ..checks import check_count, check_shapes, check_vocabulary
 from ..protocol import at_masked
 from .blocks import blocks
 
-BLOCK = 256  # rows sent through the network at once where no gradient is wanted: keeps memory small
+BLOCK = 256  # rows per forward pass where no gradient is needed, to keep memory small
 
 
 class MaskedTransformer(nn.Module):
-    """Tokens 0.0, 1.0, ..., V - 1 in rows of D; float32. The weights are drawn from `generator`, and lie where it does.
+    """Tokens 0, 1, ..., V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
 
-    Pre-norm layers; in place of positions, a learned bias for each head and distance, which starts with the heads
-    looking one token back, one ahead, two back, two ahead and so on: learning to look nearby is what takes a small
-    network longest. Raises ValueError: a count below 1, or a width that the heads do not divide.
+    Pre-norm layers. In place of positions there is a learned bias for each head and distance. At the start the heads
+    look one token back, one ahead, two back, two ahead and so on, because a small network takes longest to learn to
+    look nearby. Raises ValueError: a count below 1, or a width that is not a multiple of the number of heads.
     """
 
     def __init__(self, num_tokens: int, vocab_size: int, *, width: int = 48, num_layers: int = 3, num_heads: int = 4,
@@ -43,7 +43,7 @@ class MaskedTransformer(nn.Module):
         self.to(generator.device)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R), nats per token [..., D, V]; at an observed token it is what the network would say.
+        """log p(x_j = v | x_R), nats per token [..., D, V]; at an observed token, the network's answer there.
 
         x [..., D] and observed [..., D] broadcast. Raises ValueError: an unknown token id.
         """

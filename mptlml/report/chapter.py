@@ -1,4 +1,4 @@
-"""A chapter's account: where it begins and ends, which data it read, what it cost and on what it ran."""
+"""The record of a chapter's run: beginning and end, the data that it read, its cost, and its versions and machine."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from . import records
 from .claims import ClaimError, claims
 from .figures import use_style
 
-MOST_MEGABYTES = 2048  # what a Binder has
+MOST_MEGABYTES = 2048  # the memory of a Binder session
 LIBRARIES = (
     "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib", "transformers", "datasets")
 
@@ -27,7 +27,7 @@ def start(chapter: str) -> None:
 
 
 def data_used(data: Any) -> None:
-    """Name images or texts that this chapter reads, once; their note shows what a default stands in for."""
+    """Name the images or texts that this chapter reads, once; their note says what a stand-in replaces."""
     record = {"source": data.source, "note": data.note}
     if {"kind": "data", **record} not in records.running.records:
         note = f" (a default: {data.note})" if data.note else ""
@@ -35,10 +35,10 @@ def data_used(data: Any) -> None:
 
 
 def closing() -> None:
-    """End a chapter: how many of its claims were checked, what it cost, and on what it ran.
+    """End a chapter: report the number of claims checked, time and memory, versions and machine.
 
-    Raises ClaimError when a claim listed for the chapter was not made, or one listed elsewhere was; MemoryError above
-    MOST_MEGABYTES.
+    Raises ClaimError: a claim listed for the chapter was not made, or a claim listed elsewhere was; MemoryError: more
+    than MOST_MEGABYTES.
     """
     chapter = records.running
     made = {record["id"]: record for record in chapter.records if record["kind"] == "claim"}
@@ -50,7 +50,7 @@ def closing() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     megabytes = peak / 2 ** (20 if sys.platform == "darwin" else 10)  # macOS counts bytes, Linux kilobytes
     if megabytes > MOST_MEGABYTES:
-        raise MemoryError(f"{chapter.name} took {megabytes:.0f} MB; a Binder has {MOST_MEGABYTES}")
+        raise MemoryError(f"{chapter.name} took {megabytes:.0f} MB; a Binder session has {MOST_MEGABYTES} MB")
     records.glue(f"{chapter.name}-seconds", seconds)
     count = sum("reason" not in record for record in made.values())
     records.emit("cost", f"{count} of {len(listed)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
@@ -58,7 +58,7 @@ def closing() -> None:
 
 
 def _setting() -> dict[str, dict[str, Any]]:
-    """What a chapter runs on, without the name of a machine or a person, and without a path."""
+    """Versions and machine, without names of machines or persons and without paths."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
         with suppress(metadata.PackageNotFoundError):  # most chapters do not need the text libraries

@@ -1,8 +1,9 @@
-"""Claims: the entries of book/claims.yml, a measured value against its band, and what pages say of both.
+"""Claims: the entries of book/claims.yml, the check of a measured value against its band, and the text for the pages.
 
-At run time a claim needs its band alone: the words of an entry change no output of a chapter.
+At run time a claim needs only its band: the words of an entry change no output of a chapter.
 """
 
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -14,22 +15,22 @@ from ..checks import check_count
 from .records import emit
 
 NOT_RUN = "not run here"
-KINDS = ("before", "after", "exact", "stored")  # how a band came to be: the scorecard says what each means
+KINDS = ("before", "after", "exact", "stored")  # origin of a band; the scorecard says what each word means
 VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN)  # an entry has one of the first four
 TEXTS = {  # the fields of an entry beside its band, and what each must match
     "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
     "paper": ".+", "unit": ".+",
     "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:-1]), "format": r"\.\d[efg]",
 }
-PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of a mere number
+PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
 
 
 def book_folder() -> Path:
-    """The folder book/ of a copy of the book: looked for upwards from the working directory, then beside the package.
+    """The folder book/ of a copy of the book, searched upwards from the working directory, then beside the package.
 
-    Raises FileNotFoundError where there is none: the package alone has neither claims nor stored results.
+    Raises FileNotFoundError: there is none, and the package alone has neither claims nor stored results.
     """
     here = Path.cwd()
     for root in (here, *here.parents, Path(__file__).parents[2]):
@@ -45,7 +46,7 @@ def stored(name: str) -> Path:
 
 
 class ClaimError(AssertionError):
-    """A claim left the band that was set for it."""
+    """A measured value lies outside the band of its claim."""
 
 
 @cache
@@ -63,7 +64,7 @@ def claims(path: Path | None = None) -> dict[str, Fields]:
 
 
 def check_entry(entry: Fields) -> Fields:
-    """An entry that has the fields TEXTS, of which paper and unit may be null, and a band; else raises ValueError."""
+    """The entry, if it has the fields TEXTS (paper and unit may be null) and a band. Raises ValueError otherwise."""
     name = f"claim {entry.get('id')!r} is not well formed"
     if entry.keys() != {*TEXTS, "band"}:
         raise ValueError(f"{name}: its fields are {sorted(entry)}, not {sorted([*TEXTS, 'band'])}")
@@ -80,18 +81,22 @@ def check_entry(entry: Fields) -> Fields:
 
 def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *, spread: SupportsFloat | None = None,
           seeds: int | None = None, cases: int | None = None) -> None:
-    """Hold a measured value against the claim's band, and emit it.
+    """Check a measured value against the claim's band, and emit it.
 
-    stderr: the standard error of the value. spread: instead, a standard deviation that is shown behind the ±. seeds,
-    cases: over how many seeds and how many cases (models, rows, masks, as `how` in book/claims.yml says) the value was
-    taken; each is given where `how` shows it, as {seeds} and {cases}, and nowhere else.
+    stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds, cases: the
+    numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind the value; each must be
+    given if and only if `how` shows it, as {seeds} and {cases}.
 
-    Raises ClaimError outside the band (or for NaN), KeyError for a claim that book/claims.yml does not list, ValueError
-    for counts below 1 or that do not match `how`, and for a stderr or spread that is not finite.
+    Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does not list;
+    ValueError: counts below 1 or that do not match `how`, a stderr or spread that is negative or not finite, or both.
     """
     entry, record = claims()[id], {"id": id, "value": float(value)}
+    if stderr is not None and spread is not None:
+        raise ValueError(f"{id}: the number after ± is the standard error or the spread, so give one, not both")
     for name, error in (("stderr", stderr), ("spread", spread)):
-        record[name] = None if error is None else float(error)
+        record[name] = size = None if error is None else float(error)
+        if size is not None and not 0 <= size < math.inf:
+            raise ValueError(f"{id}: {name} must be finite and not negative, got {size}")
     for name, count in (("seeds", seeds), ("cases", cases)):
         record[name] = None if count is None else check_count(count, f"{id}: {name}")
     how(entry, record)
@@ -103,12 +108,12 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
 
 
 def not_run(id: str, reason: str) -> None:
-    """Say that a claim could not be checked here, and why. Raises KeyError for one that is not listed."""
+    """Report that a claim could not be checked here, and why. Raises KeyError: a claim that is not listed."""
     emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
 
 
 def number(value: float, form: str) -> str:
-    """A number as people write it: with a true minus, none before zero, and 4 × 10⁻¹⁵ in place of 4e-15."""
+    """A number as people write it: with a true minus sign, no minus before zero, and 4 × 10⁻¹⁵ in place of 4e-15."""
     digits, _, power = format(value, form).partition("e")
     if not digits.strip("+-0."):
         digits, power = digits.lstrip("+-"), ""
@@ -117,7 +122,7 @@ def number(value: float, form: str) -> str:
 
 
 def with_unit(text: str, unit: str | None) -> str:
-    """A number's text and its unit; the text alone where the unit only says what kind of mere number it is."""
+    """A number's text with its unit; the text alone where the unit only names a kind of pure number."""
     if unit is None or PURE.match(unit):
         return text
     return f"{text}%" if unit == "%" else f"{text} {unit}"
@@ -136,18 +141,24 @@ def band_text(entry: Fields) -> str:
 
 
 def statement(entry: Fields, record: Fields) -> str:
-    """What is claimed, with the measured value and its unit for {value}; the band where the claim was not run."""
-    text = band_text(entry) if "reason" in record else value_text(entry, record)
-    return str(entry["statement"]).replace("{value}", with_unit(text, entry["unit"]))
+    """The statement, with the measured value and its unit for {value}. Where the claim was not run, the band.
+
+    After "at most" stands the upper end of the band alone.
+    """
+    text, said = value_text(entry, record), str(entry["statement"])
+    if "reason" in record:
+        said = f"Expected, but not run here: {said}"
+        text = number(entry["band"][1], "g") if "at most {value}" in said else band_text(entry)
+    return said.replace("{value}", with_unit(text, entry["unit"]))
 
 
 def verdict(entry: Fields, record: Fields) -> str:
-    """How the claim came out, one of VERDICTS."""
+    """The verdict on the claim, one of VERDICTS."""
     return NOT_RUN if "reason" in record else entry["verdict"]
 
 
 def how(entry: Fields, record: Fields) -> str:
-    """How the value was measured, with its counts, or why it was not. Raises ValueError: counts that do not match."""
+    """How the value was measured, with its counts, or why it was not. Raises ValueError: counts do not match `how`."""
     if "reason" in record:
         return record["reason"]
     for name in ("seeds", "cases"):

@@ -1,4 +1,4 @@
-"""Figures and tables: one style, colours that mean one thing throughout the book, and the numbers behind them."""
+"""Figures and tables: one style, one meaning per colour throughout the book, and the numbers behind the figures."""
 
 import html
 import io
@@ -17,11 +17,13 @@ from ..curve import Estimate
 from . import records
 from .claims import number, value_text
 
-# Okabe and Ito's colours, told apart by colour-blind readers, each with one meaning throughout the book
+# Okabe and Ito's colours, which colour-blind readers can distinguish, each with one meaning throughout the book
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
+MOVING = ("mask", "theorem", "convergence", "training", "rate")  # for each there is book/_static/moving-KIND.js
+MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
 
 
 def use_style(chapter: str) -> None:
@@ -37,24 +39,31 @@ def use_style(chapter: str) -> None:
 
 
 def glue_figure(name: str, figure: Figure, alt: str) -> None:
-    """Keep a figure under `name`, for {glue:any} on another page; `alt` says what it shows. The figure is closed."""
+    """Keep a figure under `name`, for {glue:any} on another page, and close it; `alt` describes it."""
     records.keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure, name)}</div>')
 
 
 def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str, *, digits: int = 5,
            name: str | None = None) -> None:
-    """Show a figure that readers move without a kernel: on the site, book/_static/moving-KIND.js draws it from `data`.
+    """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
-    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals. still:
-    the figure that stands in where no script runs (in print, in Jupyter); it is closed. alt: what the still shows.
-    caption: plain text. name: keep it for {glue:any} on another page too. Raises ValueError: a number is not finite.
+    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
+    `digits` decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: a
+    description of the still. caption: plain text. name: keep the figure for {glue:any} on another page too. Raises
+    ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
     """
+    if kind not in MOVING:
+        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
     records.running.moving_figures += 1
     key = f"{records.running.name}-moving-{records.running.moving_figures}"
+    picture = svg(still, key)
+    size = len(numbers.encode()) + len(picture.encode())
+    if size > MOST_MOVING:
+        raise ValueError(f"the moving figure {kind!r} has {size} bytes, but at most {MOST_MOVING} are allowed")
     figure = f'''<figure class="moving" data-kind="{kind}" id="{key}">
-<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{svg(still, key)}</div>
+<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
 <figcaption>{html.escape(caption)}</figcaption>
 <script type="application/json">{numbers}</script></figure>'''
     records.display(HTML(figure))
@@ -63,7 +72,7 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: st
 
 
 def svg(figure: Figure, key: str) -> str:
-    """A matplotlib figure as an <svg> element, whose ids begin with `key`: they must differ on a page. It is closed."""
+    """A matplotlib figure, then closed, as an <svg> element. Its ids begin with `key`, to be unique on a page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     plt.close(figure)
@@ -73,14 +82,14 @@ def svg(figure: Figure, key: str) -> str:
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
           formats: Sequence[str] | None = None) -> None:
-    """Show rows as an HTML table with a caption; `formats` gives each column's format spec ("" for strings).
+    """Show rows as an HTML table with a caption; `formats` holds the format spec of each column ("" for strings).
 
-    Raises ValueError: a row of another length than the header.
+    Raises ValueError: a row whose length differs from the header's.
     """
     formats = formats or [""] * len(header)
     cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
               for value, spec in zip(row, formats, strict=True)] for row in rows]
-    # Over the names of the rows there may be nothing to say, and a heading without words is none.
+    # The column of row names may have no heading, and an empty <th> is not allowed.
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
     records.display(HTML(
@@ -89,6 +98,6 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
 
 
 def bracket(estimate: Estimate, digits: int = 3) -> str:
-    """An Estimate as "mean ± stderr" with so many digits, for tables."""
+    """An Estimate as "mean ± stderr", with `digits` decimals, for tables."""
     numbers = {"value": estimate.mean, "stderr": estimate.stderr if estimate.stderr == estimate.stderr else None}
     return value_text({"format": f".{digits}f"}, numbers)

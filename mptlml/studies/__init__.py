@@ -1,1 +1,1 @@
-"""What one chapter of the book needs and the library does not: recipes, settings of long runs, data. One file each."""
+"""Code for one chapter of the book only: training recipes, settings of long runs, data. One file per study."""

@@ -1,4 +1,4 @@
-"""How the deep VAE of Chapter 9 is trained: on the page, and in the long runs behind it (benchmarks/deep_vae.py)."""
+"""Training of the deep VAE of Chapter 9, on the page and in the stored long runs (benchmarks/deep_vae.py)."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from ..models.importance import Importance
 from ..training import History, fit
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
-LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of them for this figure
+LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of these for its figure
 SHORT_RUN = 1500  # of the variants
 NUM_DRAWS = 10  # of z, in the weighted schemes
-SCORED = 100  # training and held-out images that score a network
+SCORED = 100  # images of each kind, training and held out, on which a network is scored
 
-# What is maximised. The recursion: three passes, z drawn, gradients through the last pass, hidden tokens start at the
-# mean image, ReLU; each of the variants changes one of these. The weighted schemes draw z from the encoder.
+# The schemes. The recursion has three passes, draws z, sends gradients through the last pass, starts hidden tokens at
+# the mean image, and uses ReLU; each variant changes one of these. The weighted schemes draw z from the encoder.
 VARIANTS: dict[str, dict[str, Any]] = {
     "T = 1": {"num_passes": 1},
     "T = 2": {"num_passes": 2},
@@ -33,7 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "hidden start at 0": {"fill": 0.0},
     "tanh": {"activation": "tanh"},
 }
-WEIGHTED = {  # mask sizes; does the encoder learn from the ELBO of the visible tokens, not from the weighted answers?
+WEIGHTED = {  # mask sizes; whether the encoder learns from the ELBO of the visible tokens, not from the answers
     "weighted 33%": ("fixed", False),
     "weighted uniform": ("uniform", False),
     "weighted 33%, own encoder": ("fixed", True),
@@ -47,9 +47,9 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
           track_every: int = 300) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
 
-    The seed decides the first weights, the batches, the masks and the draws; two schemes with one seed start from the
-    same weights. noise: hold the likelihood's standard deviation there, else it is learned. The learning rate falls
-    over `num_steps`; stop: leave after that many of them. track: {name: function of the network}, as in `fit`. Raises
+    The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed start from
+    the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The learning rate falls
+    over `num_steps`; stop: end after this number of steps. track: {name: function of the network}, as in `fit`. Raises
     ValueError: an unknown scheme, counts below 1, stop above `num_steps`, noise not positive.
     """
     if scheme not in SCHEMES:
@@ -70,14 +70,14 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 
 
 def images(name: str) -> tuple[Tensor, Tensor, Images]:
-    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, as `train_and_held_out` parts them."""
+    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, split by `train_and_held_out`."""
     rows, held_out, found = train_and_held_out(name)
     return rows.pixels.float(), held_out.pixels.float(), found
 
 
 @torch.no_grad()
 def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any) -> tuple[Tensor, Tensor]:
-    """Estimated log p(x), nats per row [N], and effective sample sizes [N], of rows [N, D]: the same draws each time.
+    """Estimates of log p(x), nats per row [N], and effective sample sizes [N], for rows [N, D]; always the same draws.
 
     options: of `Importance`.
     """
@@ -87,7 +87,7 @@ def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any)
 
 def _objective(scheme: str, vae: DeepVAE, rows: Tensor, options: dict[str, Any],
                generator: Generator) -> Callable[[], Tensor]:
-    """What is maximised, nats per row, over a fresh batch at each call and with a mask for each of its rows."""
+    """The objective, nats per row: each call takes a fresh batch, and a mask for each of its rows."""
     def batch() -> Tensor:
         return rows[randperm(len(rows), rows, generator)[:BATCH]]
 

@@ -1,6 +1,6 @@
-"""A language whose log marginal likelihood is known, a hidden Markov model, and how transformers are trained on it.
+"""A language whose log marginal likelihood is known, a hidden Markov model, and the training of transformers on it.
 
-The hidden state is one of three topics and a phase of the sentence. The phase goes round article, noun, verb,
+The hidden state is one of three topics and a phase of the sentence. The phases follow in a circle: article, noun, verb,
 connective. Articles and connectives are the same in every topic; nouns and verbs differ.
 """
 
@@ -27,7 +27,7 @@ NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 
-# How the tokens to predict are chosen in training: 5 of 32 tokens are BERT's 15%, 13 are 40%
+# The choice of the tokens to predict in training: 5 of 32 tokens are BERT's 15%, 13 are 40%
 SCHEMES: dict[str, Callable[[MaskedTransformer, Tensor, Generator], Tensor]] = {
     "uniform sizes": lambda net, x, g: objectives.stratified_size(net, x, generator=g),
     "fixed 40%": lambda net, x, g: objectives.fixed_size(net, x, 13, share_masks=False, generator=g),
@@ -63,9 +63,9 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, track: dict[
              track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on `language()` by one of SCHEMES: (network, History), nats per row.
 
-    Every batch is new, so there is nothing to overfit. The seed decides the first weights, the rows and the masks.
-    Two schemes with one seed share the first two. track: {name: function of the network}, as in `fit`; shape: what
-    MaskedTransformer takes. Raises ValueError: an unknown scheme, counts below 1.
+    Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
+    schemes with the same seed share the weights and the rows. track: {name: function of the network}, as in `fit`;
+    shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1.
     """
     if scheme not in SCHEMES:
         raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")

@@ -12,9 +12,9 @@ def scripts_rows(num_rows: int, num_tokens: int, num_latents: int, *, seed: int)
     """PPCA data as the authors' public research scripts draw them: (x [N, D], weight [D, K], noise variance 1/beta).
 
     The noise is as coded there: one number per row, (1/beta) randn(N, 1), shared by its D tokens. The model has
-    independent noise for each token, of standard deviation sqrt(1/beta), so it is misspecified for these rows. For
-    rows that fit it use `PPCA(weight, noise_variance).sample(...)`. Drawn in float32 in the scripts' order from `seed`,
-    as Table 1 needs, and returned in float64. Raises ValueError: counts below 1.
+    independent noise for each token, of standard deviation sqrt(1/beta), so it is misspecified for these rows. For rows
+    that fit the model use `PPCA(weight, noise_variance).sample(...)`. To reproduce Table 1, numbers are drawn in
+    float32, in the scripts' order, from `seed`; they are returned in float64. Raises ValueError: counts below 1.
     """
     for name, count in (("num_rows", num_rows), ("num_tokens", num_tokens), ("num_latents", num_latents)):
         check_count(count, name)

@@ -1,0 +1,167 @@
+"""Passes of masked rows through a network of Hugging Face transformers: what it takes, and how rows share a pass.
+
+Masks are made when their turn comes, rows of several lengths go through together, and the vocabulary head answers where
+it is asked only: memory is bounded by the tokens of one pass, however many texts there are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from tqdm import tqdm
+
+from ..checks import check_count
+
+BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
+NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
+Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, stop) -> (ids, shown, asked) [n, D]
+Read = Callable[[Tensor, Tensor], Tensor]  # (logits [n, V], true tokens [n]) -> what is kept of them [n, ...]
+
+
+class Passes:
+    """A network and its tokenizer, checked against each other; `MaskedLM` is what one asks."""
+
+    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
+                 dtype: torch.dtype | None = None, allow_unknown: bool = False) -> None:
+        if isinstance(model, torch.nn.DataParallel):
+            raise ValueError("DataParallel splits a batch from its masks: use DistributedDataParallel or model.module")
+        self.passes = model.eval()
+        self.model = model = getattr(model, "module", model)
+        self.tokenizer, self.dtype, self.allow_unknown = tokenizer, dtype, allow_unknown
+        self.device = next(model.parameters()).device
+        default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
+        self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
+        self.vocab_size = model.get_input_embeddings().num_embeddings
+        _check_vocabularies(self)
+        own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
+        start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
+        if start is None:
+            raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
+        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
+        self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
+        _check_bidirectional(self)
+
+    def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
+                 read: Read | None = None) -> Iterator[tuple[int, Tensor]]:
+        """Yields (i, what `read` takes from the logits where row i is asked, mask by mask: float64 [places, ...]).
+
+        look(i, start, stop): masks start, ..., stop - 1 of row i, made when their turn comes: true tokens, tokens shown
+        and places asked, [n, D_i] each. Rows come shortest first; a pass takes masks of several rows where they fit.
+        """
+        parts: dict[int, list[Tensor]] = {}
+        with tqdm(total=sum(num_masks), desc="passes", disable=None, delay=3, leave=False) as bar:
+            for batch in self._batches(lengths, num_masks):
+                seen = [look(*part) for part in batch]
+                answer = self._forward(seen, read or log_prob_of).double().cpu()
+                counts = [int(asked.sum()) for _, _, asked in seen]
+                for (i, start, stop), values in zip(batch, answer.split(counts), strict=True):
+                    parts.setdefault(i, []).append(values)
+                    bar.update(stop - start)
+                    if stop == num_masks[i]:
+                        yield i, torch.cat(parts.pop(i))
+
+    def _batches(self, lengths: Sequence[int], num_masks: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+        """Parts (row, first mask, last mask + 1) that go through the network together: at most `batch_tokens`."""
+        batch: list[tuple[int, int, int]] = []
+        held = 0
+        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest row of a batch sets its width
+            most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
+            start = 0
+            while start < num_masks[i]:
+                if held >= most:
+                    yield batch
+                    batch, held = [], 0
+                stop = min(num_masks[i], start + most - held)
+                batch.append((i, start, stop))
+                held, start = held + stop - start, stop
+        if batch:
+            yield batch
+
+    def _forward(self, parts: list[tuple[Tensor, Tensor, Tensor]], read: Read) -> Tensor:
+        """One pass over parts of rows: true tokens, tokens shown and places asked, [n, D] each; D may differ.
+
+        A row may end in NO_TOKEN. Returns what `read` takes from the logits at the places asked: [places, ...].
+        """
+        width = max(ids.shape[1] for ids, _, _ in parts)
+        ids, shown, asked = (torch.cat([pad(part, (0, width - part.shape[1]), value=fill) for part in column])
+                             for column, fill in zip(zip(*parts, strict=True), (NO_TOKEN, 0, False), strict=True))
+        count, before, after = len(ids), len(self.prefix), torch.tensor(self.suffix, dtype=torch.long)
+        length = before + (ids != NO_TOKEN).sum(1, keepdim=True)  # to the end of the text, [count, 1]
+        framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), shown,
+                            after.expand(count, -1)], 1)
+        place = torch.arange(framed.shape[1])
+        framed = torch.where(place < length, framed, self.tokenizer.pad_token_id or 0)
+        framed = framed.scatter(1, length + torch.arange(len(after)), after.expand(count, -1))
+        logits = self._logits(framed, (place < length + len(after)).long(), pad(asked, (before, len(after))))
+        true = ids[asked].to(self.device)
+        return torch.cat([read(*part) for part in zip(logits.split(256), true.split(256), strict=True)])  # less memory
+
+    def _logits(self, given: Tensor, seen: Tensor, where: Tensor) -> Tensor:
+        """Logits [places, V] where `where` [B, L] is True, and only there: the vocabulary head sees no other place.
+
+        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding.
+        """
+        where = where.to(self.device)
+        head = self.model.get_output_embeddings()
+        hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
+        try:
+            with torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
+                    torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
+                logits = self.passes(given.to(self.device), attention_mask=seen.to(self.device)).logits
+        finally:
+            hook.remove()
+        logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def log_prob_of(logits: Tensor, true: Tensor) -> Tensor:
+    """Log-probabilities [n] of the true tokens [n] by logits [n, V]."""
+    return logits.gather(-1, true[:, None])[:, 0] - logits.logsumexp(-1)
+
+
+def _longest(model: Any, tokenizer: Any) -> int:
+    """Positions that model and tokenizer have, special tokens included."""
+    most = [tokenizer.model_max_length]
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            skipped = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from behind padding
+            most.append(module.num_embeddings - skipped)
+    return min(most + [getattr(model.config, "max_position_embeddings", None) or most[0]])
+
+
+def _check_vocabularies(net: Passes) -> None:
+    """Refuse a tokenizer and a model that were not made for each other, as far as one can see. Raises ValueError."""
+    tokenizer, size = net.tokenizer, net.vocab_size
+    if tokenizer.mask_token_id is None:
+        raise ValueError("the tokenizer has no mask token: use that of a masked language model, such as BERT's")
+    largest, pad = max(tokenizer.get_vocab().values()), getattr(net.model.config, "pad_token_id", None)
+    if len(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)) < 2:
+        raise ValueError("the tokenizer has no words but its special tokens: is its vocabulary beside the weights?")
+    if largest >= size or size - len(tokenizer) > max(128, size // 100):  # vocabularies are often rounded up a little
+        raise ValueError(f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}: "
+                         "load both under the same name")
+    if None not in (pad, tokenizer.pad_token_id) and pad != tokenizer.pad_token_id:
+        raise ValueError(f"the model pads with token {pad}, the tokenizer with {tokenizer.pad_token_id}: "
+                         "load both under the same name")
+
+
+def _check_bidirectional(net: Passes) -> None:
+    """Refuse models that cannot see to the right of a hole, or have no vocabulary head. Raises ValueError."""
+    advice = "load a masked language model with AutoModelForMaskedLM"
+    if getattr(net.model.config, "is_encoder_decoder", False):
+        raise ValueError(f"{type(net.model).__name__} is an encoder-decoder model: {advice}")
+    if net.model.get_output_embeddings() is None:
+        raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {advice}")
+    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))
+    one, other = words[:2]
+    given = torch.tensor([[net.tokenizer.mask_token_id, one, right] for right in (one, other)])
+    first = torch.tensor([[True, False, False]] * 2)
+    with torch.no_grad():
+        logits = net._logits(given, torch.ones_like(given), first)
+    if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
+        raise ValueError(f"{type(net.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
+                         f"{net.vocab_size} tokens: {advice}")
+    if torch.equal(logits[0], logits[1]):
+        raise ValueError(f"{type(net.model).__name__} does not see to the right of a hole, as a causal model: {advice}")

@@ -1,0 +1,141 @@
+"""A corpus in one process, in two, and after a kill: the same file, bit by bit; and the command that writes it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from mptlml import __main__ as command
+from mptlml import draws, random_orders
+from mptlml.data.text import make_tokenizer
+from mptlml.models import MaskedLM
+from mptlml.models.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
+from mptlml.models.text_curves import spaced_sizes
+
+WORDS = "the cat sat on the mat a dog ran".split()
+TEXTS = [" ".join(WORDS[k % 5: k % 5 + 3 + k % 4]) for k in range(2 * UNIT + 3)]
+FEW = dict(num_sizes=3, num_masks=2, num_orders=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny network, saved as transformers saves one."""
+    tokenizer, where = make_tokenizer([" ".join(WORDS)] * 9, 60), tmp_path_factory.mktemp("model")
+    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
+                                     num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
+        part.save_pretrained(where)
+    return where
+
+
+@pytest.fixture(scope="module")
+def lm(folder):
+    return MaskedLM.from_pretrained(str(folder), local_files_only=True)
+
+
+@pytest.fixture(scope="module")
+def whole(lm, tmp_path_factory):
+    return score_corpus(lm, TEXTS, tmp_path_factory.mktemp("whole") / "scores.jsonl", **FEW)
+
+
+def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
+    lines = read_scores(whole)
+    assert [line["text"] for line in lines] == [*range(len(TEXTS))]
+    for number in (0, UNIT + 2, len(TEXTS) - 1):
+        line, text = lines[number], TEXTS[number]
+        sizes = spaced_sizes(len(lm.encode(text)), 3)
+        curve = lm.curve(text, sizes, num_masks=2, generator=draws.seeded(0))
+        area = curve.area()
+        assert (line["area"], line["area_error"]) == pytest.approx((area.mean, area.stderr), abs=1e-5)
+        assert line["quadrature_error"] == pytest.approx(curve.quadrature_error, abs=1e-5)
+        assert line["pseudo_log_likelihood"] == pytest.approx(lm.pseudo_log_likelihood([text]).item(), abs=1e-5)
+        orders = random_orders(line["tokens"], 2, generator=draws.seeded(0, number))
+        assert line["order_spread"] == pytest.approx(lm.chain_rule(text, orders).sum(-1).std().item(), abs=1e-5)
+        np.testing.assert_allclose(mean_curve([line], np.array(line["sizes"]) / line["tokens"]), curve.mean, atol=1e-5)
+
+
+def test_two_parts_are_the_whole_bit_by_bit(lm, whole, tmp_path):
+    path = tmp_path / "scores.jsonl"
+    parts = [score_corpus(lm, TEXTS, path, part=k, parts=2, **FEW) for k in (1, 0)]
+    assert [len(read_scores(part)) for part in parts] == [UNIT, UNIT + 3]
+    lm.model.register_forward_hook(watch := lambda *_: pytest.fail("nothing is left to be scored"))
+    score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    lm.model._forward_hooks.popitem()
+    assert watch and path.read_bytes() == whole.read_bytes()
+
+
+def test_a_line_that_was_cut_off_is_written_again(lm, whole, tmp_path):
+    """All of its unit is, and the units before are kept as they are."""
+    path, lines = tmp_path / "scores.jsonl", whole.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[: UNIT + 3]) + lines[UNIT + 3][:20])
+    score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_another_model_does_not_go_on_with_the_file(lm, whole, monkeypatch):
+    monkeypatch.setattr(lm.model.config, "_name_or_path", "another")
+    with pytest.raises(ValueError, match='"model": "another".*choose another file'):
+        score_corpus(lm, TEXTS, whole, resume=True, **FEW)
+
+
+def start(folder, path, rank, *more):
+    """The command in a process of its own, as a launcher starts it."""
+    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2, *more]
+    return subprocess.Popen([sys.executable, "-m", "mptlml", "score", *map(str, words)], stderr=subprocess.DEVNULL,
+                            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"})
+
+
+def test_two_processes_one_of_which_is_killed(folder, whole, tmp_path, capsys):
+    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
+    path, first = tmp_path / "scores.jsonl", tmp_path / "scores.1-of-2.jsonl"
+    workers = [start(folder, path, rank) for rank in (0, 1)]
+    while workers[0].poll() is None and not (first.exists() and first.stat().st_size > 200):
+        time.sleep(0.005)  # until its first unit is written
+    workers[0].kill()
+    assert [worker.wait() for worker in workers][1] == 0
+    assert start(folder, path, 0, "--resume").wait() == 0
+    picture = tmp_path / "curve.svg"
+    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2, "--resume",
+             "--device", "cpu", "--curve", picture]
+    command.main(["score", *map(str, words)])
+    assert path.read_bytes() == whole.read_bytes()
+    assert "<svg" in picture.read_text()
+    said = capsys.readouterr().out
+    area = np.mean([line["area"] for line in read_scores(path)])
+    assert f"{len(TEXTS)} texts" in said and f"{area:.2f} +-" in said and "rank correlation" in said
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (dict(texts=["the cat", "50 %"]), "does not know '50'"),
+    (dict(seed=1), "was written with .*\"seed\": 0.*choose another file"),
+    (dict(texts=["a dog", *TEXTS[1:]]), "scores of another text number 0"),
+    (dict(texts=TEXTS[:2]), "scores of another text number"),
+    (dict(part=2, parts=2), r"part 2 of 2 must be one of 0..1"),
+    (dict(num_orders=1), "num_orders must be 0 or at least 2"),
+    (dict(num_sizes=1), "num_sizes.*at least 2"),
+])
+def test_bad_input_is_refused_before_work_starts(lm, whole, change, message):
+    before = whole.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        score_corpus(lm, **{**dict(texts=TEXTS, path=whole, resume=True), **FEW, **change})
+    assert whole.read_bytes() == before
+
+
+def test_the_command_leaves_with_a_message(folder, tmp_path):
+    for words, message in (([tmp_path / "no.txt"], "No such file"), ([folder / "config.json"], "does not know")):
+        with pytest.raises(SystemExit, match=message):
+            command.main([str(word) for word in ["score", *words, "--model", folder, "-o", tmp_path / "s.jsonl"]])
+
+
+def test_scores_without_orders_or_errors_are_valid_json(lm, tmp_path):
+    path = score_corpus(lm, TEXTS[:2], tmp_path / "s.jsonl", num_sizes=3, num_masks=1, num_orders=0)
+    line = json.loads(path.read_text().splitlines()[1], parse_constant=pytest.fail)
+    assert line["area_error"] is line["order_spread"] is None
+    assert "2 texts" in command._summary(read_scores(path))
+    assert torch.tensor([line["area"]]).isfinite()
