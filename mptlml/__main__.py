@@ -27,7 +27,7 @@ def main(words: Sequence[str] | None = None) -> None:
     given = _parser().parse_args(words)
     rank, world = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
     try:
-        texts = [line.strip() for line in given.texts.read_text(encoding="utf-8").splitlines() if line.strip()]
+        texts = [line.strip() for line in given.texts.read_text(encoding="utf-8").split("\n") if line.strip()]
         lm = MaskedLM.from_pretrained(given.model, device=given.device, batch_tokens=given.batch_tokens,
                                       dtype=torch.bfloat16 if given.bfloat16 else None,
                                       allow_unknown=given.allow_unknown)

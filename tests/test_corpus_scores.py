@@ -20,6 +20,7 @@ from mptlml.models.text_curves import spaced_sizes
 
 WORDS = "the cat sat on the mat a dog ran".split()
 TEXTS = [" ".join(WORDS[k % 5: k % 5 + 3 + k % 4]) for k in range(2 * UNIT + 3)]
+TEXTS[4] = " ".join(WORDS * 2)  # long enough for another to begin alike
 FEW = dict(num_sizes=3, num_masks=2, num_orders=2)
 
 
@@ -116,6 +117,7 @@ def test_two_processes_one_of_which_is_killed(folder, whole, tmp_path, capsys):
     (dict(seed=1), "was written with .*\"seed\": 0.*choose another file"),
     (dict(texts=["a dog", *TEXTS[1:]]), "scores of another text number 0"),
     (dict(texts=TEXTS[:2]), "scores of another text number"),
+    (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "scores of another text number 4"),  # it begins alike
     (dict(part=2, parts=2), r"part 2 of 2 must be one of 0..1"),
     (dict(num_orders=1), "num_orders must be 0 or at least 2"),
     (dict(num_sizes=1), "num_sizes.*at least 2"),

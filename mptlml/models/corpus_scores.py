@@ -4,6 +4,7 @@ Texts are scored in units, each by itself: its masks and orders follow from the 
 its passes hold no others. So the lines of a unit are the same, bit by bit, whichever process writes them and when.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -28,9 +29,9 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, num_sizes: i
                  num_orders: int = 4, seed: int = 0, part: int = 0, parts: int = 1, resume: bool = False) -> Path:
     """Write one line of JSON for each text, in order, and return the path of the file. All scores are in nats per text.
 
-    A line holds `text` (its number, from 0), `tokens`, `area` with `area_error` (of `num_masks` masks per size) and
-    `quadrature_error` (of `num_sizes` sizes in place of all), `pseudo_log_likelihood`, `order_spread` over `num_orders`
-    orders (none where 0), and the curve: `sizes` and `scores` in nats per token.
+    A line holds `text` (its number, from 0), how it `begins` and its `digest`, `tokens`, `area` with `area_error` (of
+    `num_masks` masks per size) and `quadrature_error` (of `num_sizes` sizes in place of all), `pseudo_log_likelihood`,
+    `order_spread` over `num_orders` orders (none where 0), and the curve: `sizes` and `scores` in nats per token.
 
     part of parts: score every `parts`-th unit only, into a file of its own beside `path`; a last call with parts = 1
     and resume=True brings the files together. resume: keep the lines that such files hold. Raises ValueError before
@@ -75,7 +76,7 @@ def _score(lm: MaskedLM, texts: Sequence[str], unit: Sequence[int], num_sizes: i
             orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, number))
             spread = float(lm.chain_rule(text, orders).sum(-1).std())
         lines[number] = json.dumps(dict(
-            text=number, begins=text[:40], tokens=curve.num_tokens, area=area.mean,
+            text=number, begins=text[:40], digest=_digest(text), tokens=curve.num_tokens, area=area.mean,
             area_error=None if math.isnan(area.stderr) else area.stderr, quadrature_error=curve.quadrature_error,
             pseudo_log_likelihood=pseudo, order_spread=spread, sizes=curve.sizes.tolist(), scores=curve.mean.tolist(),
         )) + "\n"
@@ -87,11 +88,20 @@ def _lines(file: Path, settings: str, texts: Sequence[str]) -> dict[int, str]:
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     if lines and lines[0] != settings + "\n":
         raise ValueError(f"{file} was written with {lines[0].strip()}, not with {settings}: choose another file")
-    found = {json.loads(line)["text"]: line for line in lines[1:] if line.endswith("\n")}
-    other = [n for n, line in found.items() if n >= len(texts) or json.loads(line)["begins"] != texts[n][:40]]
-    if other:
-        raise ValueError(f"{file} holds scores of another text number {other[0]}: choose another file")
+    found = {}
+    for line in lines[1:]:
+        if line.endswith("\n"):  # else it was cut off
+            score = json.loads(line)
+            number = score["text"]
+            if number >= len(texts) or score["digest"] != _digest(texts[number]):
+                raise ValueError(f"{file} holds scores of another text number {number}: choose another file")
+            found[number] = line
     return found
+
+
+def _digest(text: str) -> str:
+    """Sixteen hexadecimal digits that tell the text from others, which may begin alike, as mutants do."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _write(file: Path, settings: str, lines: dict[int, str]) -> None:
