@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from mptlml import chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders
+from mptlml import chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders, report
 from mptlml.data.text import make_tokenizer
 from mptlml.models.masked_lm import MaskedLM
 from mptlml.models.text_curves import RATES, RateCurve, order_gap, spaced_sizes, table2_area
@@ -210,6 +211,26 @@ def curve_of(values, rates, lengths=(10, 10)):
 def test_table2_area_of_a_blind_guess(rates):
     area = table2_area(curve_of([[-math.log(30522)] * 2] * len(rates), rates))
     assert area.mean == pytest.approx(-506.88 * math.log(30522)) and area.stderr == pytest.approx(0, abs=1e-9)
+
+
+def test_table_2_follows_from_the_authors_curves():
+    """Areas by a plain sum over the stored lines, shares by trapezia, each beside what the library says."""
+    printed = {"random": {"ax": "5245.31", "cola": "5283.52", "qnli": "5343.98", "mrpc": "5362.21"},
+               "pretrained": {"ax": "1715.75", "cola": "1657.68", "qnli": "1770.28", "mrpc": "1773.45"}}
+    curves = {}
+    for line in report.stored("paper_bert_curves.csv").read_text(encoding="utf-8").splitlines()[5:]:
+        name, network, percent, score = line.split(",")
+        curves.setdefault((network, name), []).append((int(percent), Decimal(score)))
+    assert len(curves) == 10 and all([p for p, _ in curve] == [*range(1, 100)] for curve in curves.values())
+    for (network, name), curve in curves.items():
+        area, s = Decimal("5.12") * sum(score for _, score in curve), [float(score) for _, score in curve]
+        if name != "sst2":
+            assert abs(area + Decimal(printed[network][name])) <= Decimal("0.01")
+        read = curve_of([[score] for score in s], RATES, (1,))
+        assert table2_area(read).mean == pytest.approx(float(area), abs=1e-9)
+        tail = sum(s[84:]) - (s[84] + s[98]) / 2 + s[98]  # from 85% to 99% by trapezia, then level
+        whole = sum(s) + (s[0] + s[98]) / 2
+        assert read.share_above(0.85) == pytest.approx(tail / whole, abs=2e-5)
 
 
 def test_rate_curve_weighs_rows_by_their_length():
