@@ -4,16 +4,21 @@ import html
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import torch
 from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib_inline.backend_inline import set_matplotlib_formats
+from torch import Generator, Tensor
 
+from ..checks import Sizes, check_sizes
 from ..curve import Estimate
+from ..masks import random_orders
+from ..protocol import VocabularyModel
 from . import records
 from .claims import number, value_text
 
@@ -22,7 +27,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
-MOVING = ("mask", "theorem", "convergence", "training", "rate")  # for each there is book/_static/moving-KIND.js
+# For each there is book/_static/moving-KIND.js
+MOVING = ("mask", "theorem", "convergence", "training", "rate", "latent", "guesses")
 MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
 
 
@@ -69,6 +75,31 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: st
     records.display(HTML(figure))
     if name is not None:
         records.keep(name, "text/html", figure)
+
+
+def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Sequence[str], sizes: Sizes, *,
+            generator: Generator, unit: str = "word", top: int = 3) -> dict[str, Any]:
+    """Data for `moving("guesses", ...)`: what two networks guess of one row, the more of it is hidden.
+
+    networks: {short name: network}; the figure says by how much the second's hidden tokens score above the first's.
+    row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step of the slider hides, along one order
+    that is drawn from the generator; unit: what a token is called; top: how many guesses to keep for each token. Raises
+    ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
+    """
+    sizes, of = check_sizes(sizes, len(row)), [net.vocab_size for net in networks.values()]
+    if of != 2 * [len(vocabulary)]:
+        raise ValueError(f"two networks with {len(vocabulary)} words, the vocabulary's, are compared, got {of}")
+    observed = random_orders(len(row), 1, generator=generator).argsort(-1) >= sizes[:, None]  # [steps, D]
+    rows = row.expand(observed.shape)
+    with torch.no_grad():
+        each = [net.vocabulary_log_prob(rows, observed) for net in networks.values()]  # [steps, D, V]
+    answers = torch.stack(each)
+    best = answers.topk(top)
+    scores = answers.gather(-1, rows.long().expand(2, -1, -1)[..., None])[..., 0]
+    return {"unit": unit, "vocabulary": vocabulary, "names": list(networks), "row": row.long(), "steps": [
+        {"hidden": (~seen).nonzero()[:, 0], "guesses": best.indices[:, k, ~seen],
+         "chances": best.values[:, k, ~seen].exp(), "scores": scores[:, k, ~seen]}
+        for k, seen in enumerate(observed)]}
 
 
 def svg(figure: Figure, key: str) -> str:
