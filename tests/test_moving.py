@@ -30,7 +30,7 @@ def data():
     if None in executed and os.environ.get("BOOK_EXECUTED") != "1":
         pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
     outputs = [output for notebook in executed for cell in notebook.cells for output in cell.get("outputs", [])]
-    figure = re.compile(r'<figure class="moving" data-kind="(\w+)".*json">(.*)</script></figure>', re.DOTALL)
+    figure = re.compile(r'<div class="moving" data-kind="(\w+)".*json">(.*)</script></div>', re.DOTALL)
     found = [figure.match(output.get("data", {}).get("text/html", "")) for output in outputs]
     return {match[1]: {"bytes": len(match[0].encode()), **json.loads(match[2])} for match in found if match}
 

@@ -1,13 +1,13 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
- * mptlml.report.moving writes   figure.moving[data-kind] > .moving-still (a picture, for print and without scripts),
+ * mptlml.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
  *                               figcaption, script[type="application/json"] (the numbers).
  * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
  *                               draw(), which is called after every change.
- * This file then makes          figure.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
+ * This file then makes          div.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
  *                               .moving-tip (what the pointer or the arrow keys read off), .moving-legend,
  *                               .moving-readout (a sentence with the number that matters, aria-live).
- * Other code may rely on: figure.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
+ * Other code may rely on: div.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
  * that are native inputs, selects and buttons with labels.
  */
 const Moving = (() => {
@@ -329,7 +329,7 @@ const Moving = (() => {
   };
 
   if (typeof document !== "undefined") {
-    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("figure.moving").forEach(start));
+    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(start));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
   return { kind, kinds, number, steps, sum, ticks, add, Panel };
