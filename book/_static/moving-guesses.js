@@ -48,7 +48,7 @@
         });
         return [left + cell / 2, top + 11, [`${truth}: hidden`, ...told].join("\n")];
       });
-      words(margin, Math.ceil(D / across) * block + 14, "blue: right; orange: wrong; point at one for more", "hint", "start");
+      words(margin, Math.ceil(D / across) * block + 14, "blue is right; point at a word", "hint", "start");
       figure.points(points);
       figure.say([say]);
     };
