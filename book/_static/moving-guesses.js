@@ -13,7 +13,7 @@
     const { unit, vocabulary, names, row, steps } = data;
     const D = row.length;
     const percent = (k) => `${steps[k].hidden.length} of ${D} (${Math.round(100 * steps[k].hidden.length / D)}%)`;
-    const at = figure.range(`Hidden ${unit}s`, { min: 0, max: steps.length - 1, value: 0, text: percent });
+    const at = figure.range(`Hidden ${unit}s`, { min: 0, max: steps.length - 1, value: steps.length >> 1, text: percent });
     figure.play(at, 1200);
     const widest = Math.max(...row.map((word) => vocabulary[word].length), 2);
 
@@ -23,8 +23,8 @@
       const gain = lead(step);
       const say = `A hidden ${unit} scores ${number(Math.abs(gain))} nats ${gain < 0 ? "lower" : "higher"} here, on average, `
         + `under “${names[1]}” than under “${names[0]}”.`;
-      const [line, margin] = [22, 10 + 7.5 * Math.max(...names.map((name) => name.length))];
-      const across = Math.min(D, Math.floor((figure.width - margin) / (8.5 * widest + 6)));
+      const [line, margin] = [22, 8 + 6.4 * Math.max(...names.map((name) => name.length))];
+      const across = Math.min(D, Math.floor((figure.width - margin) / (7.3 * widest + 8)));
       const block = 3 * line + 12;
       const [svg, width] = figure.sheet(Math.ceil(D / across) * block + 22, say);
       const cell = (width - margin) / across;
@@ -38,7 +38,9 @@
         const truth = vocabulary[word];
         if (k >= 0) box(0, "mask");
         words(left + cell / 2, top + 15, truth, k < 0 ? "" : "hint");
-        if (j % across === 0) names.forEach((name, n) => words(margin - 6, top + (n + 1) * line + 15, name, "hint", "end"));
+        if (hidden.find((other) => Math.floor(other / across) === Math.floor(j / across)) === j) {
+          names.forEach((name, n) => words(margin - 6, top + (n + 1) * line + 15, name, "hint", "end"));
+        }
         if (k < 0) return [left + cell / 2, top + 11, `${truth}: visible`];
         const told = names.map((name, n) => {
           const [guess, chance] = [guesses[n][k], chances[n][k]];

@@ -64,11 +64,10 @@
 
   const names = (tokens) => tokens.map((j) => `x${j + 1}`).join(", ");
 
-  /* What the masks of one size say, a line each. */
-  const told = ({ size, masks: listed }) => listed.map(({ hidden, terms, mean }) => {
-    const seen = names([0, 1, 2].filter((j) => !hidden.includes(j)));
-    const each = hidden.map((j, k) => `log p(${names([j])}${seen && ` | ${seen}`}) = ${number(terms[k], 4)}`).join("\n");
-    return size === 1 ? each : `${each}\nmean ${number(mean, 4)}`;
+  /* The terms of the masks of one size, a line for each mask. */
+  const told = ({ masks: listed }) => listed.map(({ hidden, terms }) => {
+    const seen = names([0, 1, 2].filter((j) => !hidden.includes(j))) || "nothing";
+    return `given ${seen}: ${hidden.map((j, k) => `${names([j])} ${number(terms[k], 4)}`).join(", ")}`;
   }).join("\n");
 
   const build = (figure, data) => {
@@ -110,10 +109,9 @@
       bars.name(ends[3], 3, "log p(x)", "black", left ? "start" : "end", left ? 6 : -6, 4);
       const middle = (k) => bars.x((ends[k] + ends[k + 1]) / 2);
       scores.forEach((score, k) => bars.words(middle(k), bars.y(3 - k) + 4, number(score, 3), "middle"));
+      const places = [...Array(61).keys()].map((step) => row.x(-3 + 0.1 * step));
       x.forEach((input, k) => {
-        const places = [...Array(61).keys()].map((step) => row.x(-3 + 0.1 * step));
-        const side = { left: row.left, right: row.right, top: row.y(3.5 - k), bottom: row.y(2.5 - k) };
-        figure.slide(side, input, places);
+        figure.slide({ left: row.left, right: row.right, top: row.y(3.5 - k), bottom: row.y(2.5 - k) }, input, places);
       });
       figure.points(sizes.map((entry, k) => [middle(k), bars.y(3 - k), told(entry)]));
       figure.say([say]);
