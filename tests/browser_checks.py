@@ -30,7 +30,8 @@ document.querySelector("output").textContent = event.target.value }</script>"""
 DRAGGED = """<div class="moving"><div class="moving-picture" tabindex="0"
 onkeydown="this.lastElementChild.textContent = 7"
 onpointermove="if (event.buttons) this.firstElementChild.setAttribute('class', event.clientX)">
-<svg width="100" height="50"><rect class="handle" width="90" height="50" /></svg><p class="moving-tip"></p></div></div>"""
+<svg width="100" height="50"><rect class="handle" width="90" height="50" /></svg><p class="moving-tip"></p></div>
+</div>"""
 COPY = '<div class="cell_input"><pre>1 + 1</pre><button class="copybtn" onclick="navigator.clipboard.writeText({})">'
 
 CHECKS = []  # (check, how the page is shown)

@@ -168,18 +168,18 @@ def test_the_page_conditions_as_the_package_does(data):
     assert len(latent["images"]) == 10 and {*"".join(latent["images"])} == {"0", "1"}
     weight, bias = (torch.tensor(latent[name], dtype=torch.float64) for name in ("weight", "bias"))
     model = LinearVAE(weight, bias, disc_rule(latent["spacing"], latent["radius"]))
-    generator = torch.Generator().manual_seed(15)
-    for image, share in zip(latent["images"], (0, 0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 1), strict=True):
-        x = torch.tensor([float(pixel) for pixel in image], dtype=torch.float64)
-        seen = torch.rand(len(x), generator=generator) >= share
-        found = run_script("latent", "kind.answer(kind.grid(value[0]), value[1], value[2])",
-                           [latent, x.tolist(), (~seen).tolist()])
-        assert found["scores"] == pytest.approx(model.conditional_log_prob(x, seen).tolist(), abs=1e-9)
-        assert found["shares"] == pytest.approx(model.posterior(x, seen).tolist(), abs=1e-12)
-        white = model.conditional_log_prob(torch.where(seen, x, 1.0), seen).exp()[~seen]
-        assert np.array(found["white"])[~seen.numpy()] == pytest.approx(white.numpy(), abs=1e-9)
-        exact = LinearVAE(weight, bias, SCORING).conditional_log_prob(x, seen)  # the rule of the chapter's scores
-        assert found["scores"] == pytest.approx(exact.tolist(), abs=5e-5)
+    x = torch.tensor([[float(pixel) for pixel in image] for image in latent["images"]], dtype=torch.float64)
+    shares = torch.tensor([0, 0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 1])[:, None]
+    seen = torch.rand(x.shape, generator=torch.Generator().manual_seed(15)) >= shares
+    expression = "value[1].map((x, k) => kind.answer(kind.grid(value[0]), x, value[2][k]))"
+    answers = run_script("latent", expression, [latent, x.tolist(), (~seen).tolist()])
+    scores, white, posterior = (np.array([found[part] for found in answers]) for part in ("scores", "white", "shares"))
+    assert scores == pytest.approx(model.conditional_log_prob(x, seen).numpy(), abs=1e-9)
+    assert posterior == pytest.approx(model.posterior(x, seen).numpy(), abs=1e-12)
+    chance = model.conditional_log_prob(torch.where(seen, x, 1.0), seen).exp().numpy()
+    assert white[~seen.numpy()] == pytest.approx(chance[~seen.numpy()], abs=1e-9)
+    finer = LinearVAE(weight, bias, SCORING).conditional_log_prob(x, seen)  # the rule of the chapter's scores
+    assert scores == pytest.approx(finer.numpy(), abs=5e-5)
 
 
 class Certain:
