@@ -27,6 +27,11 @@ SLIDER = """<style>@media print { input { display: none } }</style>
 <div class="moving"><svg width="100" height="50"></svg><input type="range" max="3"><output>0</output></div>"""
 WIRED = SLIDER + """<script>document.querySelector("input").oninput = event => {
 document.querySelector("output").textContent = event.target.value }</script>"""
+DRAGGED = """<div class="moving"><div class="moving-picture" tabindex="0"
+onkeydown="this.lastElementChild.textContent = 7"
+onpointermove="if (event.buttons) this.firstElementChild.setAttribute('class', event.clientX)">
+<svg width="100" height="50"><rect class="handle" width="90" height="50" /></svg><p class="moving-tip"></p></div>
+</div>"""
 COPY = '<div class="cell_input"><pre>1 + 1</pre><button class="copybtn" onclick="navigator.clipboard.writeText({})">'
 
 CHECKS = []  # (check, how the page is shown)
@@ -193,6 +198,28 @@ def deaf_to_keys(page):
 
     return [place for place, figure in enumerate(page.locator(MOVING).all())
             if not any(answers(figure, *pair) for pair in product(figure.locator(CONTROLS).all(), KEYS))]
+
+
+@check("screen", right=DRAGGED,
+       faulty=[DRAGGED.replace("onpointermove", "onclick"), DRAGGED.replace("onkeydown", "oncut")])
+def deaf_to_pointers(page):
+    """Moving figures that stay as they are when something in them is dragged, or whose values no arrow key reads."""
+    def answers(figure):
+        handle = figure.locator(".handle").first
+        handle.scroll_into_view_if_needed()
+        left, top, width, height = handle.bounding_box().values()
+        before = figure.locator("svg").first.evaluate("drawn => drawn.outerHTML")
+        page.mouse.move(left + 0.2 * width, top + 0.3 * height)
+        page.mouse.down()
+        page.mouse.move(left + 0.9 * width, top + 0.7 * height, steps=3)
+        page.mouse.up()
+        moved = figure.locator("svg").first.evaluate("drawn => drawn.outerHTML") != before
+        page.mouse.move(0, 0)
+        figure.locator(".moving-picture").press("ArrowRight")
+        return moved and figure.locator(".moving-tip").inner_text() != ""
+
+    return [place for place, figure in enumerate(page.locator(f"{MOVING}:has(.handle:visible)").all())
+            if not answers(figure)]
 
 
 @check("phone",

@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from mptlml import exact_curve
-from mptlml.models import PPCA
+from mptlml import exact_curve, report
+from mptlml.models import PPCA, LinearVAE
+from mptlml.models.linear_vae import disc_rule
+from mptlml.report.figures import MOVING
+from mptlml.studies.known_language import WORDS, language
+from mptlml.studies.linear_vae import SCORING
 
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "book" / "_static"
@@ -30,7 +34,7 @@ def data():
     if None in executed and os.environ.get("BOOK_EXECUTED") != "1":
         pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
     outputs = [output for notebook in executed for cell in notebook.cells for output in cell.get("outputs", [])]
-    figure = re.compile(r'<figure class="moving" data-kind="(\w+)".*json">(.*)</script></figure>', re.DOTALL)
+    figure = re.compile(r'<div class="moving" data-kind="(\w+)".*json">(.*)</script></div>', re.DOTALL)
     found = [figure.match(output.get("data", {}).get("text/html", "")) for output in outputs]
     return {match[1]: {"bytes": len(match[0].encode()), **json.loads(match[2])} for match in found if match}
 
@@ -50,7 +54,8 @@ def run_script(kind, expression, value=None):
 
 
 def test_each_figure_has_a_script_and_is_light_with_it(data):
-    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in data}
+    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in MOVING} >= {
+        f"moving-{kind}.js" for kind in data}
     for kind, figure in data.items():
         files = [STATIC / name for name in ("moving.js", "moving.css", f"moving-{kind}.js")]
         assert sum(file.stat().st_size for file in files) + figure["bytes"] < 200_000, kind
@@ -115,7 +120,7 @@ def test_the_script_meets_the_theorem_wherever_its_sliders_go():
         [accepted, fewest] = [accepted + inside.length, Math.min(fewest, inside.length)];
         for (const c of inside) for (const x of [[3, 3, 3], [3, -3, 3], [-3, 3, 3], [1.3, -0.7, 2.1]]) {
           const scores = kind.masks([a, b, c], x).map((size) => size.score), total = kind.logProb([a, b, c], x);
-          worst = Math.max(worst, kind.error(scores, total));
+          worst = Math.max(worst, Math.abs(Moving.sum(scores) - total) / Moving.sum(scores.map(Math.abs)));
           if (Moving.number(Moving.sum(scores), 6) !== Moving.number(total, 6)) wrong += 1;
         }
       }
@@ -155,3 +160,68 @@ def test_the_rates_have_their_area_bias_and_crossing(data):
         assert len(free) == np.count_nonzero(np.diff(np.sign(bias)))
         assert np.interp(free, range(1, len(bias) + 1), bias) == pytest.approx(0, abs=1e-9)
     assert [run_script("rate", f"kind.nearest({rate}, 50)") for rate in (0.14, 0.15, 0.25, 0.001)] == [7, 8, 13, 1]
+
+
+def test_the_page_conditions_as_the_package_does(data):
+    """p(white), log p(x_j | x_R) and the shares of the nodes: none, some and all of a digit's pixels hidden."""
+    latent = data["latent"]
+    assert len(latent["images"]) == 10 and {*"".join(latent["images"])} == {"0", "1"}
+    weight, bias = (torch.tensor(latent[name], dtype=torch.float64) for name in ("weight", "bias"))
+    model = LinearVAE(weight, bias, disc_rule(latent["spacing"], latent["radius"]))
+    x = torch.tensor([[float(pixel) for pixel in image] for image in latent["images"]], dtype=torch.float64)
+    shares = torch.tensor([0, 0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97, 1])[:, None]
+    seen = torch.rand(x.shape, generator=torch.Generator().manual_seed(15)) >= shares
+    expression = "value[1].map((x, k) => kind.answer(kind.grid(value[0]), x, value[2][k]))"
+    answers = run_script("latent", expression, [latent, x.tolist(), (~seen).tolist()])
+    scores, white, posterior = (np.array([found[part] for found in answers]) for part in ("scores", "white", "shares"))
+    assert scores == pytest.approx(model.conditional_log_prob(x, seen).numpy(), abs=1e-9)
+    assert posterior == pytest.approx(model.posterior(x, seen).numpy(), abs=1e-12)
+    chance = model.conditional_log_prob(torch.where(seen, x, 1.0), seen).exp().numpy()
+    assert white[~seen.numpy()] == pytest.approx(chance[~seen.numpy()], abs=1e-9)
+    finer = LinearVAE(weight, bias, SCORING).conditional_log_prob(x, seen)  # the rule of the chapter's scores
+    assert scores == pytest.approx(finer.numpy(), abs=5e-5)
+
+
+class Certain:
+    """A network that gives one word 0.7, the next 0.2 and shares the rest."""
+
+    def __init__(self, word):
+        self.vocab_size, self.table = len(WORDS), torch.full((len(WORDS),), 0.1 / (len(WORDS) - 2))
+        self.table[word], self.table[word + 1] = 0.7, 0.2
+
+    def vocabulary_log_prob(self, x, observed):
+        return self.table.log().expand(*torch.broadcast_shapes(x.shape, observed.shape), -1)
+
+
+def test_guesses_are_the_networks_own():
+    truth, sizes = language(), [2, 16, 32]
+    row = truth.sample(1, generator=torch.Generator().manual_seed(3))[0]
+    made = report.guesses({"one": Certain(4), "exact": truth}, row, WORDS, sizes, generator=torch.Generator())
+    assert [len(step["hidden"]) for step in made["steps"]] == sizes
+    for before, after in zip(made["steps"], made["steps"][1:], strict=False):
+        assert {*before["hidden"].tolist()} < {*after["hidden"].tolist()}
+    leads = []
+    for step in made["steps"]:
+        seen = torch.ones(32, dtype=torch.bool)
+        seen[step["hidden"]] = False
+        assert (step["guesses"][0, :, :2] == torch.tensor([4, 5])).all()
+        assert step["chances"][0, :, :2].numpy() == pytest.approx(np.tile([0.7, 0.2], (len(step["hidden"]), 1)))
+        answers = truth.vocabulary_log_prob(row[None], seen[None])[0].exp()
+        for j, guesses, chances in zip(step["hidden"], step["guesses"][1], step["chances"][1], strict=True):
+            assert answers[j].sort(descending=True).values[:3].tolist() == pytest.approx(chances.tolist())
+            assert answers[j, guesses].tolist() == pytest.approx(chances.tolist())
+        own = truth.conditional_log_prob(row[None], seen[None])[0, ~seen]
+        assert step["scores"][1].tolist() == pytest.approx(own.tolist())
+        leads.append(float(own.mean() - Certain(4).table.log()[row[~seen]].mean()))
+    steps = [{name: part.tolist() for name, part in step.items()} for step in made["steps"]]
+    assert run_script("guesses", "value.map(kind.lead)", steps) == pytest.approx(leads, rel=1e-5)
+
+
+@pytest.mark.parametrize(("change", "problem"), [
+    (dict(sizes=[0, 4]), "must lie in 1..32"), (dict(sizes=[]), "whole numbers"),
+    (dict(networks={"one": Certain(4)}), "two networks"), (dict(vocabulary=WORDS[:5]), "with 5 words")])
+def test_guesses_refuses(change, problem):
+    right = dict(networks={"one": Certain(4), "two": Certain(5)}, row=torch.zeros(32).long(), vocabulary=WORDS,
+                 sizes=[3])
+    with pytest.raises(ValueError, match=problem):
+        report.guesses(**right | change, generator=torch.Generator())

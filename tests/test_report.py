@@ -40,7 +40,7 @@ def shown(tmp_path, monkeypatch):
 
     monkeypatch.setattr(records, "display", display)
     monkeypatch.setattr(records, "running", SimpleNamespace())
-    monkeypatch.setattr(figures, "set_matplotlib_formats", lambda *_: None)
+    monkeypatch.setattr(figures, "get_ipython", lambda: None)
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", math.inf)  # this whole process has run other tests as well
     claims.claims.cache_clear()
     with mpl.rc_context():
@@ -196,9 +196,13 @@ def test_a_table_escapes_and_formats(shown):
     assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "−1.2"
 
 
-def draw():
-    figure, axes = plt.subplots()
-    axes.fill_between([0, 1], [0, 1])
+def draw(*panels, **options):
+    """A figure whose first panel has a filled area and two lines with labels."""
+    figure, axes = plt.subplots(*panels, **options)
+    first = np.ravel(axes)[0]
+    first.fill_between([0, 1], [0, 1], color=report.BLUE)
+    first.plot([0, 1], [1, 2], label="upper", color=report.ORANGE)
+    first.plot([0, 1], [1, 1.99], label="lower", color="0.5")
     return figure
 
 
@@ -208,10 +212,10 @@ def test_a_moving_figure_is_a_still_with_numbers(shown):
         report.start("01_one")
         report.moving("training", data, draw(), 'Heights, "growing" <fast>', "Caption < 1", digits=3)
     assert shown[0][0].data == shown[1][0].data  # the same figure is the same page
-    figure = BeautifulSoup(shown[0][0].data, "html.parser").figure
-    assert figure.attrs == {"class": ["moving"], "data-kind": "training", "id": "01_one-moving-1"}
+    figure = BeautifulSoup(shown[0][0].data, "html.parser").div
+    assert figure.attrs == {"class": ["moving"], "data-kind": "training", "id": "01_one-1"}
     still, numbers = figure.select_one(".moving-still[role=img]:has(svg)"), figure.script.text
-    assert still["aria-label"] == 'Heights, "growing" <fast>' and figure.figcaption.text == "Caption < 1"
+    assert still["aria-label"] == 'Heights, "growing" <fast>' and figure.p.text == "Caption < 1"
     assert json.loads(numbers) == {"a": [1.235, 0], "b": [True], "name": "</script><b>", "range": [0, 1]}
     assert "-0.0" not in numbers and plt.get_fignums() == []
     with pytest.raises(ValueError, match="Out of range"):
@@ -223,13 +227,58 @@ def test_a_moving_figure_is_a_still_with_numbers(shown):
 
 def test_pictures_of_a_page_share_no_id_and_load_nothing(shown):
     for name in ("again", None):
-        report.moving("training", {}, draw(), "alt", "caption", name=name)
-    report.glue_figure("front", draw(), 'a "front" <page>')
+        report.moving("training", {}, draw(), "alt", name=name)
+    report.glue_figure("front", draw(1, 2), 'a "front" <page>')
     kept = named(shown)
     assert kept["again"] == shown[0][0].data  # on another page, the same
     text = kept["again"] + shown[2][0].data + kept["front"]
     ids = re.findall(r'\bid="([^"]+)"', text)
-    assert len(ids) == len(set(ids)) > 20
+    assert len(ids) == len(set(ids)) > 10
     used = re.findall(r'(?:href="|src="|url\()([^")]+)', text)
     assert used and set(used) <= {f"#{id}" for id in ids} and "@import" not in text
     assert BeautifulSoup(kept["front"], "html.parser").div["aria-label"] == 'a "front" <page>'
+
+
+@pytest.mark.parametrize(("panels", "change", "drawn"), [
+    ((1, 1), None, ["wide", "narrow"]), ((1, 2), None, ["panel", "panel"]), ((2, 2), None, 4 * ["panel"]),
+    ((1, 2), lambda figure: figure.axes[1].imshow([[0, 1]]), ["whole"]),
+    ((1, 2), lambda figure: figure.suptitle("both"), ["whole"]),
+])
+def test_panels_become_pictures_of_their_own_and_a_single_one_is_drawn_for_a_phone_too(panels, change, drawn):
+    figure = draw(*panels)
+    if change:
+        change(figure)
+    pictures = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select("svg")
+    assert [("whole" if svg.parent.name != "div" else (svg.parent.get("class") or ["panel"])[0])
+            for svg in pictures] == drawn
+    lines = [len(svg.select("path[style*='--fig-orange']")) for svg in pictures]
+    assert lines == ([1] if drawn == ["whole"] else [1, 1] if "wide" in drawn else [1] + [0] * (len(drawn) - 1))
+
+
+def test_a_picture_has_no_ground_and_no_colour_or_letters_of_its_own():
+    figure = draw()
+    figure.axes[0].text(0, 0, "word", color=report.ORANGE)
+    text = figures.picture(figure, "key")
+    assert "var(--fig-blue, #0072b2)" in text and "var(--fig-orange-word, #8a5d00)" in text
+    bare = re.sub(r"var\(--fig-[a-z-]+, #\w+\)", "", text)
+    assert not re.findall(r"#[0-9a-f]{6}\b(?!\))", bare) and "DejaVu" not in text and "<style" not in text
+
+
+def test_lines_are_labelled_at_their_ends_without_overlap():
+    figure = draw()
+    axes, = figure.axes
+    figures.label_lines(axes)
+    upper, lower = sorted(axes.texts, key=lambda text: -text.get_window_extent().y0)
+    assert [upper.get_text(), lower.get_text()] == ["upper", "lower"] and upper.get_color() == report.ORANGE
+    assert upper.get_window_extent().y0 >= lower.get_window_extent().y1
+    assert not axes.get_legend_handles_labels()[1]
+    plt.close(figure)
+
+
+@pytest.mark.parametrize(("span", "ticks"), [((1, 100), ["1", "10", "100"]), ((1e-6, 1e-5), ["10⁻⁶", "10⁻⁵"]),
+                                             ((0.01, 0.1), ["0.01", "0.1"])])
+def test_ticks_of_a_logarithmic_axis_are_plain(span, ticks):
+    figure, axes = plt.subplots()
+    axes.set(xscale="log", xlim=span)
+    text = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select_one(".wide svg")
+    assert set(ticks) <= {word.text for word in text.select("text")}

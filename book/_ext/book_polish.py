@@ -15,12 +15,12 @@ from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
-MOVING = re.compile(r'<figure class="moving" data-kind="([a-z]+)"')  # as mptlml.report.moving writes it
+MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml.report.moving writes it
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
     ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
      '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar" role="navigation" aria-label="Book">'),
-    # The label hides the words that one sees ("Show the code"), and says of every cell the same.
+    # The label hides the words that one sees ("Code"), and says of every cell the same.
     ('<summary aria-label="Toggle hidden content">', "<summary>"),
     # A role that has been withdrawn, inside a list whose items it must not be.
     (' role="doc-biblioentry"', ""),

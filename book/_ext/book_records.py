@@ -24,6 +24,7 @@ from book_outputs import executed_chapter
 from book_polish import minus, unbroken
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
@@ -98,9 +99,12 @@ def read_executed(text: str, path: str) -> NotebookNode:
     source, root = Path(path), Path(path).parents[1]
     notebook = executed_chapter(source, root, text) or read_chapter(source, text)
     for cell in code_cells(notebook):
+        alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
             if MIME in output.get("data", {}):
                 output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root))}
+            elif alt and "text/html" in output.get("data", {}):
+                output["data"] = {"text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))}
         cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
     return notebook
 
@@ -120,7 +124,7 @@ class Records(SphinxDirective):
 
 
 class Twin(SphinxDirective):
-    """{twin}: a chapter's own picture of a figure, as a link to it. A claim's anchor has none."""
+    """{twin}: a chapter's own picture of a figure. A claim's anchor has none."""
 
     required_arguments = 2
 
@@ -128,13 +132,32 @@ class Twin(SphinxDirective):
         return [nodes.container("", twin=self.arguments, classes=["twin"])]
 
 
+class TableFigure(nodes.figure):
+    """A figure that holds a table, and is numbered as one: its name begins with tab-."""
+
+
+def _number_tables(app, doctree):
+    for figure in doctree.findall(nodes.figure):
+        if any(name.startswith("tab-") for name in figure["names"]):
+            figure.__class__ = TableFigure  # in place: others hold it already
+
+
+def _tag_paper(app, doctree, docname):
+    """A caption says which figure or table of the paper this is, and leads to the passport."""
+    found = {name: figure for figure in doctree.findall(nodes.figure) for name in figure["ids"]}
+    for figure in read_records(Path(app.srcdir))["figures"]:
+        if figure["anchor"] in found and docname == f"notebooks/{figure['chapter']}":
+            tag = nodes.reference("", f"Paper: {figure['paper']}", internal=True, classes=["paper"],
+                                  refuri=f"../book/passport.html#passport-{figure['id']}")
+            next(found[figure["anchor"]].findall(nodes.caption)).insert(0, tag)
+
+
 def _show_twins(app, doctree, docname):
     for place in [node for node in doctree.findall(nodes.container) if "twin" in node]:
         chapter, anchor = place["twin"]
         figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
         for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            picture = next(figure.findall(nodes.image)).deepcopy()
-            place += nodes.reference("", "", picture, refuri=f"../notebooks/{chapter}.html#{anchor}", internal=True)
+            place += [node.deepcopy() for node in figure.findall(nodes.raw)]
 
 
 class Claim(SphinxRole):
@@ -191,6 +214,10 @@ def setup(app):
     app.add_role("claim", Claim())
     app.add_role("verdict", Claim())
     app.connect("config-inited", _run_and_read)
+    app.add_enumerable_node(TableFigure, "table", html=(lambda self, node: self.visit_figure(node),
+                                                        lambda self, node: self.depart_figure(node)))
+    app.connect("doctree-read", _number_tables, priority=100)
+    app.connect("doctree-resolved", _tag_paper)
     app.connect("doctree-resolved", _show_twins)
     app.connect("build-finished", _write, priority=400)  # before the pages are inspected
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -29,9 +29,6 @@
     for (const percent of [15, 25]) {
       figure.button(`About ${percent}%`, () => { rate = percent / 100; go(); figure.draw(); });
     }
-    figure.key([["black line", "the MPT curve S(m)"], ["orange area", "counted too much"], ["blue area", "left out"],
-      ["green dashed", "LML divided by D"], ["red line", "the chosen rate"], ["green dot", "the rate without bias, m*"]]);
-
     return () => {
       const { scores, lml } = data.cases[+which.value];
       const D = scores.length;
@@ -41,37 +38,51 @@
       }
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
-      const [near, far] = [sum(scores.slice(0, m)), sum(scores.slice(m))].map((value) => number(value));
-      const places = free.map((place) => `${number(place)} (${number(100 * place / D, 0)}%)`).join(" and ");
-      const words = [
-        `Area of sizes 1 to ${m}: ${near}; of the sizes beyond: ${far}; exact LML: ${number(lml)} nats per row`,
-        `One rate: ${D} × S(${m}) = ${number(D * height)}, a bias of ${number(B[m - 1], 2, true)} nats per row`,
-        places ? `Without bias: m* = ${places}` : "No rate is without bias here",
-      ];
+      const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out ${number(Math.abs(B[m - 1]))} nats per row `
+        + `too ${B[m - 1] < 0 ? "low" : "high"}.`;
       const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";
-      const [svg, width] = figure.sheet(400, `${what} ${words.join(". ")}`);
+      const [svg, width] = figure.sheet(430, `${what} ${say}`);
       const xticks = D <= 12 ? scores.map((_, k) => k + 1) : null;
-      const [low, high] = [Math.min(...scores), Math.max(...scores)];
+      const [low, high] = [Math.min(0, ...scores), Math.max(0, ...scores)];
       const pad = 0.08 * (high - low);
-      const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 240 },
+      const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 250 },
         { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats per token", xticks });
+      curve.box(0.5, D + 0.5, 0, height, "grey faint");
       scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "orange" : "blue"));
       curve.line(Moving.steps(scores), "black");
       curve.rule("y", lml / D, "green dashed");
-      curve.rule("y", height, "red thin");
-      curve.rule("x", m, "red line");
+      curve.line([[0.5, height], [D + 0.5, height]], "red");
+      curve.dot(m, height, "red grip", 7);
+      const [up, enough] = [height > lml / D, 0.15 * (high - low)]; // names keep out of each other's way
+      curve.name(0.5, lml / D, "LML divided by D", "green", "start", 6, up ? 16 : -6);
+      curve.name(0.5, height, `rectangle at ${Math.round(100 * m / D)}%`, "red", "start", 6, up ? -6 : 16);
+      if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "counted too much", "orange", "end", -4, 18);
+      if (scores[0] - height > enough) curve.name(D / 2, height, "left out", "blue", "middle", 0, -8);
+      if (!figure.used) curve.words(curve.right - 4, curve.y(0) + 18, "drag the dot \u2194", "end", "hint");
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
-      const room = 0.1 * (reach[1] - reach[0]);
-      const bias = new Moving.Panel(svg, { left: 0, top: 236, width, height: 164 },
+      const room = 0.15 * (reach[1] - reach[0]);
+      const bias = new Moving.Panel(svg, { left: 0, top: 246, width, height: 184 },
         { x: [0.5, D + 0.5], y: [reach[0] - room, reach[1] + room], xlabel: "tokens masked, m",
           ylabel: "bias of D S(m), nats per row", xticks });
       bias.rule("y", 0, "green dashed");
+      for (const percent of [15, 25]) {
+        bias.rule("x", percent * D / 100, "grid");
+        bias.words(bias.x(percent * D / 100), bias.top + 10, `${percent}%`, percent < 20 ? "end" : "start");
+      }
       bias.line(B.map((value, k) => [k + 1, value]), "black");
-      bias.rule("x", m, "red line");
-      bias.dot(m, B[m - 1], "red", 5);
-      free.forEach((place) => bias.dot(place, 0, "green", 5));
-      figure.say(words);
+      bias.rule("x", m, "red thin");
+      bias.dot(m, B[m - 1], "red grip", 7);
+      free.forEach((place) => {
+        bias.dot(place, 0, "green", 5);
+        bias.name(place, 0, `no bias at ${number(place)}`, "green", place > 0.7 * D ? "end" : "start", 0, 20);
+      });
+      for (const panel of [curve, bias]) figure.slide(panel, at, B.map((_, k) => panel.x(k + 1)));
+      const read = (k) => `m = ${k + 1} (${Math.round(100 * (k + 1) / D)}%): S = ${number(scores[k], 3)}, `
+        + `bias ${number(B[k], 2, true)}`;
+      figure.points([...scores.map((score, k) => [curve.x(k + 1), curve.y(score), read(k)]),
+        ...B.map((value, k) => [bias.x(k + 1), bias.y(value), read(k)])]);
+      figure.say([say]);
     };
   };
 

@@ -64,88 +64,59 @@
 
   const names = (tokens) => tokens.map((j) => `x${j + 1}`).join(", ");
 
-  const table = (sizes) => {
-    const made = document.createElement("table");
-    const head = Moving.add(Moving.add(made, "thead"), "tr");
-    for (const name of ["hidden", "each hidden token, given the visible ones", "mean"]) {
-      Moving.add(head, "th", { scope: "col" }, name);
-    }
-    const body = Moving.add(made, "tbody");
-    for (const { size, masks: listed, score } of sizes) {
-      for (const { hidden, terms, mean } of listed) {
-        const row = Moving.add(body, "tr");
-        Moving.add(row, "td", {}, names(hidden));
-        const seen = names([0, 1, 2].filter((j) => !hidden.includes(j)));
-        const cell = Moving.add(row, "td");
-        hidden.forEach((j, k) => {
-          Moving.add(cell, "div", {}, `log p(${names([j])}${seen && ` | ${seen}`}) = ${number(terms[k], 4)}`);
-        });
-        Moving.add(row, "td", {}, number(mean, 4));
-      }
-      const row = Moving.add(body, "tr", { class: "size" });
-      const count = listed.length === 1 ? "the one mask" : `${listed.length} masks`;
-      Moving.add(row, "th", { scope: "row", colspan: 2 }, `S(x; ${size}), the mean over ${count}`);
-      Moving.add(row, "td", {}, number(score, 4));
-    }
-    return made;
-  };
-
-  /* The scores end to end, and log p(x) as a line. */
-  const draw = (figure, scores, total, words) => {
-    const [svg, width] = figure.sheet(190, `The three scores laid end to end reach log p(x). ${words}`);
-    const ends = scores.map((_, k) => sum(scores.slice(0, k + 1)));
-    const [low, high] = [Math.min(0, total, ...ends), Math.max(0, total, ...ends)];
-    const room = 0.08 * (high - low);
-    const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 190 },
-      { x: [low - room, high + room], y: [0.4, 3.6], xlabel: "nats",
-        yticks: [[3, "S(x; 1)"], [2, "S(x; 2)"], [1, "S(x; 3)"]] });
-    scores.forEach((score, k) => {
-      panel.box(k ? ends[k - 1] : 0, ends[k], 3.3 - k, 2.7 - k, "blue");
-      panel.line([[ends[k], 3.3 - k], [ends[k], Math.max(0.4, 1.7 - k)]], "blue");
-    });
-    panel.rule("x", 0, "axis");
-    panel.rule("x", total, "black dashed");
-  };
-
-  /* How far the sum of the scores is from what it should be, relative to their sizes; and the same in words. */
-  const error = (scores, total) => Math.abs(sum(scores) - total) / sum(scores.map(Math.abs));
-  const apart = (scores, total) => {
-    const gap = error(scores, total);
-    if (!gap) return "They are equal to the last digit";
-    const [digit, power] = gap.toExponential(0).split("e");
-    const raised = [...power].map((figure) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[figure] || "⁻").join("");
-    return `They differ by rounding: by ${digit} × 10${raised} of their size`;
-  };
+  /* The terms of the masks of one size, a line for each mask. */
+  const told = ({ masks: listed }) => listed.map(({ hidden, terms }) => {
+    const seen = names([0, 1, 2].filter((j) => !hidden.includes(j))) || "nothing";
+    return `given ${seen}: ${hidden.map((j, k) => `${names([j])} ${number(terms[k], 4)}`).join(", ")}`;
+  }).join("\n");
 
   const build = (figure, data) => {
-    const pairs = [["x1", "x2"], ["x1", "x3"], ["x2", "x3"]];
-    const r = pairs.map(([a, b], k) => figure.range(`Correlation ${a}, ${b}`,
+    const r = ["x1, x2", "x1, x3", "x2, x3"].map((pair, k) => figure.range(`corr(${pair})`,
       { min: -MOST, max: MOST, step: STEP, value: data.correlations[k], text: (v) => number(v) }));
     let wanted = data.correlations[2];
     r[2].addEventListener("input", () => { wanted = +r[2].value; });
     const x = data.x.map((value, k) => figure.range(`Value x${k + 1}`,
       { min: -3, max: 3, step: 0.1, value, text: (v) => number(v, 1) }));
-    const listing = Moving.add(figure.live, "div", { class: "moving-table" });
-    figure.key([["blue area", "the scores, end to end"], ["black dashed", "log p(x), from the determinant"]]);
 
     return () => {
       const first = [+r[0].value, +r[1].value];
       const [min, max] = reach(...first);
       Object.assign(r[2], { min, max, value: Math.max(min, Math.min(max, wanted)) });
       r[2].say();
-      const correlations = [...first, +r[2].value];
-      const sizes = masks(correlations, x.map((input) => +input.value));
+      const [correlations, values] = [[...first, +r[2].value], x.map((input) => +input.value)];
+      const sizes = masks(correlations, values);
       const scores = sizes.map((entry) => entry.score);
-      const [area, total] = [sum(scores), logProb(correlations, x.map((input) => +input.value))];
-      const [low, high] = limits(...first).map((end) => number(end));
-      const words = [`S(x; 1) + S(x; 2) + S(x; 3) = ${number(area, 6)}`, `log p(x) = ${number(total, 6)}`,
-        apart(scores, total),
-        `With the first two correlations, that of x2 and x3 lies between ${low} and ${high}, and its slider stays inside.`];
-      draw(figure, scores, total, words.join(". "));
-      listing.replaceChildren(table(sizes));
-      figure.say(words);
+      const [area, total] = [sum(scores), logProb(correlations, values)].map((value) => number(value, 6));
+      const say = `S(x; 1) + S(x; 2) + S(x; 3) = ${area}: log p(x) is ${area === total ? "the same" : total}.`;
+      const [svg, width] = figure.sheet(330, `The three scores laid end to end reach log p(x). ${say}`);
+      const row = new Moving.Panel(svg, { left: 0, top: 0, width, height: 125 },
+        { x: [-3.2, 3.2], y: [0.4, 3.6], yticks: [[3, "x1"], [2, "x2"], [1, "x3"]] });
+      values.forEach((value, k) => row.dot(value, 3 - k, "orange grip", 8));
+      if (!figure.used) row.words(row.left + 8, row.y(3) - 4, "drag a dot \u2194", "start", "hint");
+      const ends = [0, ...scores.map((_, k) => sum(scores.slice(0, k + 1)))];
+      const [low, high] = [Math.min(...ends), Math.max(...ends)];
+      const room = 0.08 * (high - low);
+      const bars = new Moving.Panel(svg, { left: 0, top: 130, width, height: 200 },
+        { x: [low - room, high + room], y: [0.4, 3.6], xlabel: "nats",
+          yticks: [[3, "S(x; 1)"], [2, "S(x; 2)"], [1, "S(x; 3)"]] });
+      bars.rule("x", 0, "axis");
+      bars.rule("x", ends[3], "black dashed");
+      scores.forEach((score, k) => {
+        bars.box(ends[k], ends[k + 1], 3.3 - k, 2.7 - k, "blue");
+        bars.line([[ends[k + 1], 3.3 - k], [ends[k + 1], Math.max(0.4, 1.7 - k)]], "blue");
+      });
+      const left = ends[3] - low < high - ends[3];
+      bars.name(ends[3], 3, "log p(x)", "black", left ? "start" : "end", left ? 6 : -6, 4);
+      const middle = (k) => bars.x((ends[k] + ends[k + 1]) / 2);
+      scores.forEach((score, k) => bars.words(middle(k), bars.y(3 - k) + 4, number(score, 3), "middle"));
+      const places = [...Array(61).keys()].map((step) => row.x(-3 + 0.1 * step));
+      x.forEach((input, k) => {
+        figure.slide({ left: row.left, right: row.right, top: row.y(3.5 - k), bottom: row.y(2.5 - k) }, input, places);
+      });
+      figure.points(sizes.map((entry, k) => [middle(k), bars.y(3 - k), told(entry)]));
+      figure.say([say]);
     };
   };
 
-  Moving.kind("theorem", { build, limits, reach, error, logProb, conditional, masks });
+  Moving.kind("theorem", { build, reach, logProb, masks });
 })();

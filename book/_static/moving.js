@@ -1,12 +1,13 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
- * mptlml.report.moving writes   figure.moving[data-kind] > .moving-still (a picture, for print and without scripts),
+ * mptlml.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
  *                               figcaption, script[type="application/json"] (the numbers).
  * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
  *                               draw(), which is called after every change.
- * This file then makes          figure.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
- *                               .moving-legend, .moving-readout (the numbers in words, aria-live).
- * Other code may rely on: figure.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
+ * This file then makes          div.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
+ *                               .moving-tip (what the pointer or the arrow keys read off), .moving-legend,
+ *                               .moving-readout (a sentence with the number that matters, aria-live).
+ * Other code may rely on: div.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
  * that are native inputs, selects and buttons with labels.
  */
 const Moving = (() => {
@@ -57,7 +58,8 @@ const Moving = (() => {
       this.bottom = box.top + box.height - bottom;
       const [from, to] = x.map(bend);
       this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
-      this.y = (value) => this.bottom - (this.bottom - this.top) * (value - y[0]) / (y[1] - y[0]);
+      const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // what lies outside is drawn at the edge
+      this.y = (value) => this.bottom - (this.bottom - this.top) * (inside(value) - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
       for (const tick of yticks || ticks(...y, Math.max(3, (this.bottom - this.top) / 45))) {
         const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
@@ -74,7 +76,13 @@ const Moving = (() => {
       if (ylabel) this.words(box.left + 2, box.top + 13, ylabel, "start");
     }
 
-    words(x, y, text, anchor = "start") { return add(this.g, "text", { x, y, "text-anchor": anchor }, text); }
+    words(x, y, text, anchor = "start", style = "") {
+      return add(this.g, "text", { x, y, "text-anchor": anchor, class: style }, text);
+    }
+    /* A name beside what it names, in its colour: at values of x and y, moved by dx and dy pixels. */
+    name(x, y, text, style, anchor = "start", dx = 0, dy = -6) {
+      return this.words(this.x(x) + dx, this.y(y) + dy, text, anchor, `name ${style}`);
+    }
 
     /* A line across the panel at a value of x or of y. */
     rule(axis, value, style) {
@@ -107,9 +115,95 @@ const Moving = (() => {
       root.prepend(this.live); // above the caption
       this.controls = add(this.live, "div", { class: "moving-controls" });
       this.picture = add(this.live, "div", { class: "moving-picture" });
+      this.tip = add(this.picture, "div", { class: "moving-tip", "aria-live": "polite" });
       this.legend = add(this.live, "ul", { class: "moving-legend" });
       this.readout = add(this.live, "div", { class: "moving-readout", "aria-live": "polite" });
       this.draw = () => {};
+      this.listen();
+    }
+
+    /* Pointers read the nearest of `points` and move what `drag` made; arrow keys walk the points, Enter acts there. */
+    listen() {
+      const on = (type, act) => this.picture.addEventListener(type, act);
+      let held = null;
+      const place = (event) => {
+        const box = this.svg.getBoundingClientRect();
+        const scale = this.svg.viewBox.baseVal.width / box.width;
+        return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
+      };
+      on("pointerdown", (event) => {
+        held = event.target.dataset.handle;
+        if (!held) return;
+        this.picture.setPointerCapture(event.pointerId);
+        this.used = true;
+        this.show(-1);
+        this.handles[held](...place(event), true);
+      });
+      on("pointermove", (event) => {
+        const [x, y] = place(event);
+        if (held) this.handles[held](x, y, false);
+        else this.show(this.nearest(([a, b]) => Math.hypot(a - x, b - y), 60));
+      });
+      for (const type of ["pointerup", "pointercancel"]) on(type, () => { held = null; });
+      for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
+      on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
+      on("keydown", (event) => {
+        const [x, y, , act] = this.read[this.shown] || [0, 0];
+        if (act && [" ", "Enter"].includes(event.key)) { event.preventDefault(); act(); }
+        const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+        if (!way) return;
+        const next = this.nearest(([a, b]) => {
+          const ahead = (a - x) * way[0] + (b - y) * way[1];
+          return ahead > 0.5 ? ahead + 0.1 * Math.abs((a - x) * way[1] + (b - y) * way[0]) : Infinity;
+        }, Infinity);
+        if (next >= 0) { event.preventDefault(); this.show(next); }
+      });
+    }
+
+    /* The place of the point, or of whatever is listed, for which `far` is least and below `most`; otherwise -1. */
+    nearest(far, most, listed = this.read) {
+      return listed.reduce((best, point, k) => {
+        const now = far(point);
+        if (now < most) [best, most] = [k, now];
+        return best;
+      }, -1);
+    }
+
+    /* Read off point k; none for -1. */
+    show(k) {
+      this.shown = k;
+      if (this.ring) this.ring.remove();
+      const [x, y, words] = this.read[k] || [0, 0, ""];
+      if (this.tip.textContent !== words) this.tip.textContent = words;
+      if (!words) return;
+      const { width, height } = this.svg.viewBox.baseVal;
+      this.ring = add(this.svg, "circle", { class: "ring", cx: x, cy: y, r: 7 });
+      const [across, down] = [100 * x / width, 100 * y / height]; // inside the picture, above or below the point
+      const shift = `translate(${-across}%, ${down > 50 ? "calc(-100% - 12px)" : "12px"})`;
+      Object.assign(this.tip.style, { left: `${across}%`, top: `${down}%`, transform: shift });
+    }
+
+    /* What can be read: [x, y, words, what Enter does there] each, in pixels of the svg. */
+    points(points) {
+      this.read = points;
+      const how = { tabindex: 0, role: "group", "aria-label": "Chart: the arrow keys read its values" };
+      for (const [name, value] of Object.entries(how)) this.picture.setAttribute(name, value);
+      this.show(this.shown);
+    }
+
+    /* Where to press and drag: `act(x, y, first)` takes the place in the svg. `box`: a Panel, or its four sides. */
+    drag({ left, top, right, bottom }, act, style = "") {
+      const box = { x: left, y: top, width: right - left, height: bottom - top };
+      add(this.svg, "rect", { class: `handle ${style}`, "data-handle": this.handles.push(act) - 1, ...box });
+    }
+
+    /* The same for a slider, whose values lie at these places, pixels from the left. */
+    slide(box, input, places) {
+      this.drag(box, (x) => {
+        const far = places.map((place) => Math.abs(place - x));
+        input.value = +input.min + input.step * far.indexOf(Math.min(...far));
+        input.dispatchEvent(new Event("input"));
+      });
     }
 
     /* A slider; `text` says a value in words. Returns the input. */
@@ -136,6 +230,22 @@ const Moving = (() => {
       names.forEach((name, k) => { add(select, "option", { value: k }, name).selected = k === chosen; });
       select.addEventListener("change", () => this.draw());
       return select;
+    }
+
+    /* A few short names as buttons. Returns an object whose value is the place of the chosen name. */
+    choice(label, names, chosen = 0) {
+      const box = add(this.controls, "div", { class: "moving-choice", role: "group", "aria-label": label });
+      add(box, "span", {}, label);
+      const made = { value: chosen };
+      const buttons = names.map((name) => add(box, "button", { type: "button" }, name));
+      const press = (k) => buttons.forEach((button, at) => button.setAttribute("aria-pressed", at === k));
+      buttons.forEach((button, k) => button.addEventListener("click", () => {
+        made.value = k;
+        press(k);
+        this.draw();
+      }));
+      press(chosen);
+      return made;
     }
 
     /* A button that acts at once. */
@@ -176,13 +286,15 @@ const Moving = (() => {
       }
     }
 
-    /* An empty svg as wide as the page allows; `label` says what it shows. Returns [svg, width]. */
+    /* The width that the page allows; and an empty svg of it, where `label` says what it shows: [svg, width]. */
+    get width() { return Math.max(260, Math.min(720, this.picture.clientWidth || 640)); }
     sheet(height, label) {
-      const width = Math.max(260, Math.min(720, this.picture.clientWidth || 640));
+      const { width } = this;
       if (!this.svg) this.svg = add(this.picture, "svg", { role: "img", class: "moving-svg" });
       this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       this.svg.setAttribute("aria-label", label);
       this.svg.replaceChildren();
+      [this.read, this.handles] = [[], []];
       return [this.svg, width];
     }
 
@@ -217,7 +329,7 @@ const Moving = (() => {
   };
 
   if (typeof document !== "undefined") {
-    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("figure.moving").forEach(start));
+    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(start));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
   return { kind, kinds, number, steps, sum, ticks, add, Panel };

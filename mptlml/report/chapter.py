@@ -22,7 +22,7 @@ LIBRARIES = (
 
 def start(chapter: str) -> None:
     """Begin a chapter: one plot style, SVG figures, the clock."""
-    vars(records.running).update(name=chapter, began=time.perf_counter(), records=[], moving_figures=0)
+    vars(records.running).update(name=chapter, began=time.perf_counter(), records=[], pictures=0)
     use_style(chapter)
 
 

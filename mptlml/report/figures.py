@@ -9,9 +9,15 @@ from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
+from IPython import get_ipython
 from IPython.display import HTML
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.transforms import Bbox
 from matplotlib_inline.backend_inline import set_matplotlib_formats
+from scipy.optimize import isotonic_regression
 
 from ..curve import Estimate
 from . import records
@@ -22,62 +28,197 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
-MOVING = ("mask", "theorem", "convergence", "training", "rate")  # for each there is book/_static/moving-KIND.js
+# On the site each colour follows light and dark, by a name that custom.css defines; words are darker than lines.
+NAMES = {BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PURPLE: "purple", SKY: "sky", GREY: "grey"}
+WORDS = {"blue": "#0072b2", "orange": "#8a5d00", "green": "#00714f", "red": "#b04a00", "purple": "#974a73",
+         "sky": "#1b6ea3", "grey": "#666666"}
+NARROW = 3.75  # inches: a phone's column, with letters of the size that they have beside it on a wide page
+# For each there is book/_static/moving-KIND.js
+MOVING = ("mask", "theorem", "convergence", "training", "rate", "latent", "guesses")
 MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
 
 
 def use_style(chapter: str) -> None:
-    """One plot style, and SVG figures whose ids are the same at each run of the chapter."""
-    set_matplotlib_formats("svg")
+    """One plot style. Figures are shown by `picture`, with ids that are the same at each run of the chapter."""
+    shell = get_ipython()
+    if shell is not None:
+        set_matplotlib_formats()  # none of matplotlib's own
+        shell.display_formatter.formatters["text/html"].for_type(
+            Figure, lambda figure: picture(figure, _key()))
     mpl.rcParams.update({
-        "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "white",
-        "svg.hashsalt": chapter, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.alpha": 0.25, "grid.linewidth": 0.6, "axes.titlesize": "medium", "legend.frameon": False,
-        "lines.linewidth": 1.6, "font.size": 10.5,
-        "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
+        "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "none",
+        "axes.facecolor": "none", "svg.hashsalt": chapter, "svg.fonttype": "none", "axes.spines.top": False,
+        "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.6,
+        "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
+        "font.size": 10.5, "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
     })
+
+
+def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
+    """Write the label of each line beside its right end, in its colour, in place of a legend.
+
+    Labels that would overlap move apart; a label may have several lines of text. Lines without a label stay without.
+    gap: points between a line and its label.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # of axes that are drawn
+    figure.draw_without_rendering()  # the limits are final
+    pixels = figure.dpi / 72  # per point
+    found = []
+    for line in axes.get_lines():
+        points = np.asarray(line.get_xydata())
+        points = points[np.isfinite(points).all(1)]
+        if len(points) and not str(line.get_label()).startswith("_"):
+            end = points[points[:, 0].argmax()]
+            found.append((axes.transData.transform(end)[1] / pixels, str(line.get_label()), line, end))
+    found.sort(key=lambda entry: entry[0])
+    heights = np.array([1.2 * mpl.rcParams["font.size"] * (1 + label.count("\n")) for _, label, _, _ in found])
+    stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
+    wanted = np.array([entry[0] for entry in found])
+    middles = isotonic_regression(wanted - stacked).x + stacked if found else wanted  # the nearest without overlap
+    for (at, label, line, end), middle in zip(found, middles, strict=True):
+        axes.annotate(label, end, (gap, middle - at), color=line.get_color(), textcoords="offset points", va="center",
+                      annotation_clip=False)
+        line.set_label("_")
 
 
 def glue_figure(name: str, figure: Figure, alt: str) -> None:
     """Keep a figure under `name`, for {glue:any} on another page, and close it; `alt` describes it."""
-    records.keep(name, "text/html", f'<div role="img" aria-label="{html.escape(alt)}">{svg(figure, name)}</div>')
+    content = f'<div class="drawing" role="img" aria-label="{html.escape(alt)}">{picture(figure, name)}</div>'
+    records.keep(name, "text/html", content)
 
 
-def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str, *, digits: int = 5,
+def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str | None = None, *, digits: int = 5,
            name: str | None = None) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
     kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
     `digits` decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: a
-    description of the still. caption: plain text. name: keep the figure for {glue:any} on another page too. Raises
-    ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
+    description of the still. caption: plain text, where the cell has none. name: keep the figure for {glue:any} on
+    another page too. Raises ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
     """
     if kind not in MOVING:
         raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
-    records.running.moving_figures += 1
-    key = f"{records.running.name}-moving-{records.running.moving_figures}"
-    picture = svg(still, key)
-    size = len(numbers.encode()) + len(picture.encode())
+    key = _key()
+    shown = picture(still, key)
+    size = len(numbers.encode()) + len(shown.encode())
     if size > MOST_MOVING:
         raise ValueError(f"the moving figure {kind!r} has {size} bytes, but at most {MOST_MOVING} are allowed")
-    figure = f'''<figure class="moving" data-kind="{kind}" id="{key}">
-<div class="moving-still" role="img" aria-label="{html.escape(alt)}">{picture}</div>
-<figcaption>{html.escape(caption)}</figcaption>
-<script type="application/json">{numbers}</script></figure>'''
+    figure = f'''<div class="moving" data-kind="{kind}" id="{key}">
+<div class="moving-still drawing" role="img" aria-label="{html.escape(alt)}">{shown}</div>
+{f'<p class="moving-caption">{html.escape(caption)}</p>' if caption else ""}
+<script type="application/json">{numbers}</script></div>'''
     records.display(HTML(figure))
     if name is not None:
         records.keep(name, "text/html", figure)
 
 
-def svg(figure: Figure, key: str) -> str:
-    """A matplotlib figure, then closed, as an <svg> element. Its ids begin with `key`, to be unique on a page."""
+def picture(figure: Figure, key: str) -> str:
+    """A figure, then closed, as HTML that fits a wide page and a phone. Its ids begin with `key`.
+
+    Panels become pictures of their own, which stand side by side where there is room; a figure with one panel is drawn
+    a second time for a phone. What holds an image, or a legend or title for all of its panels, stays in one piece.
+    """
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if type(axis.get_major_formatter()) is LogFormatterSciNotation:
+                axis.set_major_formatter(_PlainLog())
+                axis.set_minor_formatter(_PlainLog(labelOnlyBase=False))
+    places = {axes: axes.get_subplotspec() for axes in figure.axes}
+    whole = bool(figure.legends or figure.get_suptitle() or any(axes.images for axes in places))
+    try:
+        if whole or None in places.values():
+            return svg(figure, key)
+        if len(set(places.values())) > 1:
+            return _panels(figure, key, places)
+        wide, height = svg(figure, key), figure.get_figheight()
+        figure.set_size_inches(NARROW, height)
+        return f'<div class="wide">{wide}</div><div class="narrow" hidden>{svg(figure, f"{key}-n")}</div>'
+    finally:
+        plt.close(figure)
+
+
+def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
+    """Each panel as an <svg>, in the order of reading; panels of a row are equally high and share its width."""
+    for axes in places:
+        axes.tick_params(labelleft=axes.yaxis.get_visible(), labelbottom=axes.xaxis.get_visible())
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    inches = figure.dpi_scale_trans.inverted()
+    extent = {axes: Bbox(inches.transform(axes.get_tightbbox() or axes.bbox)) for axes in places}
+    boxes = {place: Bbox.union([extent[axes] for axes in places if places[axes] == place]) for place in places.values()}
+    made = []
+    for count, place in enumerate(sorted(boxes, key=lambda place: (place.rowspan.start, place.colspan.start))):
+        row = [boxes[other] for other in boxes if other.rowspan.start == place.rowspan.start]
+        for axes in places:
+            axes.set_visible(places[axes] == place)
+        whole = Bbox.union(row)
+        box = Bbox.from_extents(boxes[place].x0, whole.y0, boxes[place].x1, whole.y1).padded(0.02)
+        share = box.width / sum(other.width for other in row)
+        made.append(f'<div style="flex: {box.width:.2f} 1 calc({100 * share:.1f}% - 1rem)">'
+                    f'{svg(figure, f"{key}-{count}", bbox_inches=box)}</div>')
+    return f'<div class="panels">{"".join(made)}</div>'
+
+
+def svg(figure: Figure, key: str, **how: Any) -> str:
+    """A matplotlib figure as an <svg> element that follows the page's letters and colours. Its ids begin with `key`."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    plt.close(figure)
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, **how)
     text = buffer.getvalue()
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{key}-", text[text.index("<svg"):].strip())
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\n *(?=<)", "", text, flags=re.DOTALL)
+    text = text[text.index("<svg"):].replace("<svg", '<svg style="stroke-linejoin: round"', 1).strip()
+    text = re.sub(r'\b(d|x|y|transform)="[^"]*"', _rounded, text)
+    text = re.sub(r'(<text[^>]*?)\bfill: (#\w{6})', _word, text)
+    text = re.sub(r"\b(fill|stroke): (#\w{6})", _line, text)
+    text = re.sub(r"font: ((?:\w+ )*?)([\d.]+px) [^;\"]*", _letters, text)
+    text = re.sub(r'; font-family: [^;"]*| transform="rotate\(-0 [^"]*"|<path [^>]*style="fill: none"/>', "", text)
+    used = set(re.findall(r"#([\w.-]+)", text))
+    return re.sub(r' id="([^"]*)"|(href="#|url\(#)', lambda found: f"{found[2]}{key}-" if found[2] else
+                  f' id="{key}-{found[1]}"' if found[1] in used else "", text)
+
+
+def _rounded(found: re.Match[str]) -> str:
+    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", " ".join(found[0].split()))
+
+
+def _line(found: re.Match[str]) -> str:
+    colour, (red, green, blue) = found[2], bytes.fromhex(found[2][1:])
+    name = NAMES.get(colour.upper())
+    if name:
+        return f"{found[1]}: var(--fig-{name}, {colour})"
+    if not red == green == blue:
+        return found[0]
+    ink, ground = "var(--fig-ink, #000)", "var(--fig-ground, #fff)"
+    mixed = f"color-mix(in srgb, {ink} {100 - red / 2.55:.0f}%, {ground})"
+    return f"{found[1]}: {({0: ink, 255: ground}.get(red, mixed))}"
+
+
+def _word(found: re.Match[str]) -> str:
+    red, green, blue = bytes.fromhex(found[2][1:])
+    name = NAMES.get(found[2].upper(), "grey" if 60 < red == green == blue else "")
+    return f"{found[1]}fill: var(--fig-{name}-word, {WORDS[name]})" if name else found[0]
+
+
+def _letters(found: re.Match[str]) -> str:
+    more = {"italic": "; font-style: italic", "oblique": "; font-style: italic", "bold": "; font-weight: 700"}
+    return f"font-size: {found[2]}" + "".join(more.get(word, f"; font-weight: {word}") for word in found[1].split())
+
+
+class _PlainLog(LogFormatterSciNotation):
+    """Ticks of a logarithmic axis: 1, 10, 0.01, and 10⁶ from a hundred thousand on."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        if not super().__call__(x, pos):
+            return ""
+        return f"{x:,.4g}" if x == 0 or 1e-4 < abs(x) < 1e5 else number(x, ".0e").removeprefix("1 × ")
+
+
+def _key() -> str:
+    """A name for the next picture of the chapter."""
+    records.running.pictures += 1
+    return f"{records.running.name}-{records.running.pictures}"
 
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,

@@ -21,8 +21,8 @@ from IPython.display import display
 MIME = "application/vnd.mptlml+json"
 NAMED = "application/papermill.record/"  # in front of a MIME type: a named value, as papermill and MyST-NB store it
 
-# The chapter that this kernel runs, the time of its start, its records, and the number of its moving figures.
-running = SimpleNamespace(name="notebook", began=time.perf_counter(), records=[], moving_figures=0)
+# The chapter that this kernel runs, the time of its start, its records, and the number of its pictures.
+running = SimpleNamespace(name="notebook", began=time.perf_counter(), records=[], pictures=0)
 
 
 def emit(kind: str, text: str, **fields: Any) -> None:
