@@ -11,15 +11,17 @@ tqdm, and loads none of these subpackages.
 
 from . import objectives
 from .curve import Estimate, ScoreCurve
-from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders
+from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .protocol import ConditionalModel, TractableModel, summarise
-from .score import chain_rule, exact_curve, mean_score, order_spread, score_curve
+from .schedules import best_steps, cosine_steps, equal_steps, schedule_cost, staircase
+from .score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
 from .training import History, fit
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ConditionalModel", "Estimate", "History", "ScoreCurve", "TractableModel", "all_masks", "all_orders", "chain_rule",
-    "count_masks", "exact_curve", "fit", "mean_score", "nested_masks", "objectives", "order_spread", "random_masks",
-    "random_orders", "score_curve", "summarise",
+    "ConditionalModel", "Estimate", "History", "ScoreCurve", "TractableModel", "all_masks", "all_orders", "best_steps",
+    "chain_rule", "cosine_steps", "count_masks", "equal_steps", "estimate_area", "exact_curve", "fit", "mean_score",
+    "nested_masks", "objectives", "order_spread", "random_masks", "random_orders", "schedule_cost", "score_curve",
+    "staircase", "stratified_sizes", "summarise",
 ]

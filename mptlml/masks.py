@@ -47,6 +47,20 @@ def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 
 
+def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = (), *, generator: Generator) -> Tensor:
+    """Mask sizes spread over 1..D: one from each of `num_strata` parts of equal width: int64 [num_strata, *shape].
+
+    Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., with u uniform on [0, 1): each size is drawn
+    num_strata / D times on average, so the mean of D S(m) over the strata is an unbiased estimate of the area.
+    Raises ValueError: num_tokens or num_strata below 1.
+    """
+    check_count(num_tokens, "num_tokens")
+    shape = (check_count(num_strata, "num_strata"), *shape)
+    stratum = torch.arange(num_strata, device=generator.device).reshape(-1, *[1] * (len(shape) - 1))
+    place = (stratum + draws.rand(shape, None, generator)) / num_strata
+    return 1 + (place * num_tokens).long().clamp(max=num_tokens - 1)
+
+
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
     """Uniformly random orders of the tokens: long [*shape, D]. A whole number for `shape` gives [shape, D].
 

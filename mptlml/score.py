@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from .checks import Sizes, check_count, check_masks, check_rows, check_sizes
 from .curve import ScoreCurve
-from .masks import all_masks, nested_masks, random_masks, random_orders
+from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .protocol import ConditionalModel, Data, answers, log_prob_at, scores_means, summarise
 
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
@@ -90,6 +90,38 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
     return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
+
+
+def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, max_elements: int = MAX_ELEMENTS,
+                  generator: Generator) -> tuple[Tensor, Tensor]:
+    """The area of each row of x [N, D] by `num_passes` forward passes per row: (nats, standard errors), [N] each.
+
+    Unbiased, with masks of each row's own. Below 2 D passes: num_passes / 2 strata of sizes, each drawn twice, so that
+    the pairs give the error, which has about num_passes / 2 degrees of freedom. From 2 D passes on: the chain rule
+    along num_passes // D random orders, which has no noise at all where the conditionals belong to one joint
+    distribution; the error has one degree of freedom fewer than there are orders. Chapter 12 compares these with
+    others. max_elements as in `score_curve`. Raises ValueError: fewer than 2 passes, or an odd number of them below
+    2 D; rows out of range.
+    """
+    check_rows(x, model.num_tokens)
+    num_orders = check_count(num_passes, "num_passes", at_least=2) // model.num_tokens
+    values = []
+    with torch.no_grad():
+        if num_orders >= 2:
+            for row in x[:, None]:
+                orders = random_orders(model.num_tokens, num_orders, generator=generator)
+                values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
+            value = torch.cat(values, -1)  # [Q, N]
+            return value.mean(0), value.std(0) / math.sqrt(num_orders)
+        if num_passes % 2:
+            raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
+        for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
+            sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
+            blocks = [random_masks(model.num_tokens, part, generator=generator).to(x.device)
+                      for part in sizes.split(_at_once(max_elements, rows.numel() * 2))]  # [h, 2, n, D]
+            values.append(torch.cat([_answer(model, rows, observed).double() for observed in blocks]))
+    value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
+    return value.mean((0, 1)), (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
 
 
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:

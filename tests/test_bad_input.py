@@ -12,8 +12,11 @@ from mptlml import (
     Estimate,
     all_masks,
     all_orders,
+    best_steps,
     chain_rule,
     count_masks,
+    equal_steps,
+    estimate_area,
     exact_curve,
     fit,
     mean_score,
@@ -21,13 +24,17 @@ from mptlml import (
     order_spread,
     random_masks,
     random_orders,
+    schedule_cost,
     score_curve,
+    staircase,
+    stratified_sizes,
 )
 from mptlml.data.images import load_images
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE
 from mptlml.models.deep_vae import DeepVAE, NodeMixture
 from mptlml.models.importance import Importance
 from mptlml.models.linear_vae import disc_rule
+from mptlml.studies.masked_diffusion import unmask
 from mptlml.studies.scripts_data import scripts_rows
 
 NAN, INF = math.nan, math.inf
@@ -148,6 +155,18 @@ TABLE = [
     ("one order, no list", lambda: chain_rule(MODEL, ROWS, torch.tensor([0, 1, 2])), r"\(3,\)"),
     ("chain rule of NaN", lambda: chain_rule(MODEL, holed(4, 3), torch.tensor([[0, 1, 2]])), "rows holds NaN"),
     ("spread of one order", lambda: order_spread(MODEL, ROWS, num_orders=1, generator=GENERATOR), "at least 2, got 1"),
+    ("an odd number of passes", lambda: estimate_area(MODEL, ROWS, 5, generator=GENERATOR), "even.*got 5"),
+    ("one pass", lambda: estimate_area(MODEL, ROWS, 1, generator=GENERATOR), "num_passes.*at least 2, got 1"),
+    ("an area of NaN", lambda: estimate_area(MODEL, holed(4, 3), 2, generator=GENERATOR), "rows holds NaN"),
+    ("no strata", lambda: stratified_sizes(3, 0, generator=GENERATOR), "num_strata.*got 0"),
+    ("more passes than tokens", lambda: equal_steps(3, 4), "4 passes are more than 3 tokens"),
+    ("no passes", lambda: best_steps([-1.0, -2.0], 0), "num_steps.*got 0"),
+    ("steps that write too little", lambda: staircase([-1.0, -2.0], [1]), r"write 1 tokens.*\(2,\)"),
+    ("a step that writes nothing", lambda: schedule_cost([-1.0, -2.0], [2, 0]), "a step.*got 0"),
+    ("an unknown choice of places", lambda: unmask(WORDS, [3], places="best", generator=GENERATOR), "'best'"),
+    ("passes that leave a hole", lambda: unmask(WORDS, [1, 1], generator=GENERATOR), r"sum to 3 tokens, got \[1, 1\]"),
+    ("reading by surest words",
+     lambda: unmask(WORDS, [3], torch.zeros(1, 3), places="surest word", generator=GENERATOR), "log_prob_surest"),
     ("a mask that masks nothing", lambda: mean_score(MODEL, ROWS, torch.ones(2, 3).bool()), "2 of 2 masks mask no"),
     ("masks of numbers", lambda: mean_score(MODEL, ROWS, torch.zeros(2, 3)), "bool tensor.*torch.float32"),
     ("scored rows of NaN", lambda: mean_score(MODEL, holed(4, 3), SEEN[None]), "rows holds NaN"),

@@ -7,7 +7,16 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import all_masks, all_orders, count_masks, draws, nested_masks, random_masks, random_orders
+from mptlml import (
+    all_masks,
+    all_orders,
+    count_masks,
+    draws,
+    nested_masks,
+    random_masks,
+    random_orders,
+    stratified_sizes,
+)
 from mptlml.protocol import all_observed, at_masked
 
 
@@ -31,6 +40,16 @@ def test_all_masks_are_all_the_masks(num_tokens):
 def test_random_masks_are_uniform(size, generator):
     drawn = random_masks(5, torch.full((100, 100), size), generator=generator)
     assert uniform(drawn.flatten(0, 1), all_masks(5, size))
+
+
+@pytest.mark.parametrize("num_strata", [1, 3, 8, 24])
+def test_strata_cover_the_sizes_evenly(num_strata, generator):
+    """One size in each part of 1..8, and over all parts each size equally often."""
+    sizes = stratified_sizes(8, num_strata, (4000,), generator=generator)
+    part = torch.arange(num_strata)[:, None]
+    assert ((sizes > part * 8 // num_strata) & (sizes <= -(-(part + 1) * 8 // num_strata))).all()
+    assert stats.chisquare(torch.bincount(sizes.flatten(), minlength=9)[1:]).pvalue > 0.01
+    assert torch.equal(stratified_sizes(8, 8, generator=generator), torch.arange(1, 9))
 
 
 def test_random_masks_honour_each_size(generator):

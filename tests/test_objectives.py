@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import exact_curve, mean_score, objectives, order_spread, score_curve, summarise
+from mptlml import estimate_area, exact_curve, mean_score, objectives, order_spread, score_curve, summarise
 from mptlml.models import PPCA, BernoulliMixture
 
 NUM_TOKENS = 4
@@ -221,6 +221,8 @@ DRAWS = {
     "score_curve": lambda model, data, g: score_curve(model, data, generator=g).mean,
     "score_curve, rows kept": lambda model, data, g: score_curve(model, data, keep_rows=True, generator=g).rows,
     "score_curve, own masks": lambda model, data, g: score_curve(model, data, share_masks=False, generator=g).rows,
+    "estimate_area": lambda model, data, g: estimate_area(model, data, 2, generator=g)[0],
+    "estimate_area by orders": lambda model, data, g: estimate_area(model, data, 8 * NUM_TOKENS, generator=g)[0],
     "order_spread": lambda model, data, g: order_spread(model, data, num_orders=3, generator=g),
     "exact_curve": lambda model, data, g: exact_curve(model, data).rows,  # draws nothing, but its masks travel too
 }

@@ -13,6 +13,7 @@ from mptlml import (
     ScoreCurve,
     all_orders,
     chain_rule,
+    estimate_area,
     exact_curve,
     mean_score,
     order_spread,
@@ -230,3 +231,27 @@ def test_order_spread_measures_disagreement(generator):
     torch.testing.assert_close(spread, sums.std(0), rtol=0.1, atol=0)
     # the area is the mean over orders of the chain rule, joint or not (Eq. 3)
     np.testing.assert_allclose(exact_curve(Ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("num_passes", [2, 4, 8, 10, 12])
+def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, generator):
+    """Many rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
+    x = a_model().sample(1, generator=generator).expand(4000, -1)
+    model = Ramp()
+    value, error = estimate_area(model, x, num_passes, max_elements=5000, generator=generator)
+    exact = exact_curve(model, x[:1]).area().mean
+    assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
+    assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
+    # no more passes than it was given
+    recorder = Recorder(5)
+    estimate_area(recorder, torch.zeros(1, 5), num_passes, max_elements=1, generator=generator)
+    assert recorder.calls <= num_passes
+
+
+def test_an_area_from_two_orders_on_has_no_noise_for_a_joint_distribution(generator):
+    model = a_model()
+    x = model.sample(3, generator=generator)
+    value, error = estimate_area(model, x, 10, generator=generator)
+    torch.testing.assert_close(value, model.log_prob(x), rtol=0, atol=1e-12)
+    assert error.max() < 1e-12
+    assert estimate_area(model, x, 8, generator=generator)[1].min() > 0

@@ -1,0 +1,200 @@
+"""Chapter 12: how noisy published estimators of an area are, and what published samplers write.
+
+The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025), and alternatives;
+the samplers those of MDLM (random places) and of MaskGIT (Chang et al. 2022) and LLaDA (places by confidence).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy.stats import binom
+from torch import Generator, Tensor
+
+from .. import draws
+from ..checks import check_count
+from ..masks import random_masks, random_orders
+from ..protocol import ConditionalModel, VocabularyModel, answers
+
+SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
+LLADA_BATCH = 16  # LLaDA's script spreads its sizes over batches of this many passes
+PLACES = ("random", "surest place", "surest word")  # see `unmask`
+TIE = 1e-9  # confidences closer than this count as equal
+
+ScoreMoments = tuple[np.ndarray, np.ndarray]  # mean and variance over masks of the score of each text and size [T, D]
+
+
+def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, block: int = 2048,
+                  generator: Generator) -> ScoreMoments:
+    """Mean and variance over masks of (1/m) sum_j log p(x_j | x_R), nats per token, [T, D] each, for texts [T, D].
+
+    `num_masks` masks per text and size, at least 2; block: masks in one call of the model.
+    """
+    check_count(num_masks, "num_masks", at_least=2)
+    num_tokens = model.num_tokens
+    every = torch.arange(1, num_tokens + 1).repeat_interleave(num_masks)
+    scores = []
+    for text in texts:
+        for sizes in every.split(block):
+            observed = random_masks(num_tokens, sizes, generator=generator)
+            with torch.no_grad():
+                scores.append(answers(model, text, observed).sum(-1).double() / sizes)
+    score = torch.cat(scores).view(len(texts), num_tokens, num_masks)
+    return score.mean(-1).numpy(), score.var(-1).numpy()
+
+
+def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool, smallest: float = SMALLEST) -> ScoreMoments:
+    """Bias [T] and variance [T] of the rate form at `num_passes` passes of one text, weight 1/t, t in (smallest, 1).
+
+    spread: one t from each of `num_passes` equal parts, as MDLM's code spreads them over a batch, instead of
+    independent ones.
+    """
+    mean, variance = moments
+    strata = num_passes if spread else 1
+    edges = np.unique(np.r_[np.geomspace(smallest, 1, 3000), np.linspace(smallest, 1, 8 * strata + 1)])
+    t, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / (1 - smallest)
+    size = np.arange(1, mean.shape[1] + 1)
+    chance = binom.pmf(size[:, None], mean.shape[1], t)  # [D, t]
+    first = (mean * size) @ chance / t  # given t, mean and mean square of sum / t: [T, t]
+    second = ((mean**2 + variance) * size**2) @ chance / t**2
+    part = np.minimum(((t - smallest) / (1 - smallest) * strata).astype(int), strata - 1)
+    within = np.zeros((len(t), strata))
+    within[np.arange(len(t)), part] = width * strata
+    by_part = first @ within
+    spread_of = (second @ within - by_part**2).mean(-1) / num_passes
+    return by_part.mean(-1) - mean.sum(-1), spread_of
+
+
+def by_size(moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1) -> np.ndarray:
+    """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D] (default: uniform).
+
+    Each score is divided by the probability of its size. strata: parts of equal probability, each drawn
+    num_passes / strata times.
+    """
+    mean, variance = moments
+    num_tokens = mean.shape[1]
+    chance = np.broadcast_to(1 / num_tokens if chance is None else chance, mean.shape)
+    upper = np.cumsum(chance, -1)[..., None]  # [T, D, 1]
+    h = np.arange(strata)
+    lower = upper - chance[..., None]
+    share = np.clip(np.minimum(upper, (h + 1) / strata) - np.maximum(lower, h / strata), 0, None) * strata  # [T, D, H]
+    first = np.einsum("td,tdh->th", mean / chance, share)
+    second = np.einsum("td,tdh->th", (mean**2 + variance) / chance**2, share)
+    return (second - first**2).mean(-1) / num_passes
+
+
+def by_llada(moments: ScoreMoments, num_passes: int, batch: int = LLADA_BATCH) -> ScoreMoments:
+    """Bias [T] and variance [T] of LLaDA's likelihood script: sizes D/b apart from one random start, b passes a batch.
+
+    The script rounds k + i D/b, i = 0..b - 1, for a random k in 1..D, and starts again at 1 above D.
+    """
+    mean, variance = moments
+    num_tokens = mean.shape[1]
+    start = np.arange(1, num_tokens + 1)[:, None]
+    sizes = (np.round(start + np.arange(batch) * (num_tokens / batch)).astype(int) - 1) % num_tokens + 1  # [D, b]
+    area = num_tokens * mean[:, sizes - 1].mean(-1)  # the mean of one batch, given its start: [T, D]
+    noise = num_tokens**2 * variance[:, sizes - 1].mean((-1, -2)) / batch
+    return area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes
+
+
+def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_orders: int, *,
+                 generator: Generator) -> Tensor:
+    """Estimates [orders, T] of the area of texts [T, D], each from one order's nested masks: nats per row.
+
+    The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are scored.
+    """
+    num_tokens = model.num_tokens
+    size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
+    rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(-1)  # [Q, T, D]
+    estimates = []
+    for some in rank.split(max(1, 2048 // (num_passes * len(texts)))):
+        observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
+        with torch.no_grad():
+            score = answers(model, texts, observed).sum(-1).double() / size[:, None]
+        estimates.append(score.mean(1) * num_tokens)
+    return torch.cat(estimates)
+
+
+def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None, *, places: str = "random",
+           likeliest: bool = False, num_rows: int = 1, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
+
+    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R), or takes
+    the likeliest, and keeps those at some places, chosen by `places`: at random; the places whose likeliest words are
+    most probable ("surest place", chosen before the words are drawn); or those whose drawn words are most probable
+    ("surest word": LLaDA's script). Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`.
+    x [N, D]: read these rows in place of writing. Raises ValueError: unknown places; steps that do not sum to D; rows
+    that are to be read by their surest words.
+    """
+    num_tokens = model.num_tokens
+    if places not in PLACES:
+        raise ValueError(f"places must be one of {', '.join(map(repr, PLACES))}, got {places!r}")
+    if sum(check_count(step, "a step") for step in steps) != num_tokens:
+        raise ValueError(f"steps must sum to {num_tokens} tokens, got {list(steps)}")
+    if x is not None and places == "surest word":
+        raise ValueError("which words are surest depends on words that a given row does not show: log_prob_surest")
+    row = torch.zeros(num_rows, num_tokens, dtype=torch.long) if x is None else x.long()
+    seen = torch.zeros_like(row, dtype=torch.bool)
+    log_q = torch.zeros(len(row), dtype=torch.float64)
+    for step in steps:
+        with torch.no_grad():
+            answer = model.vocabulary_log_prob(row, seen).double()  # [N, D, V]
+        if x is not None:
+            word = row
+        elif likeliest:
+            word = answer.argmax(-1)
+        else:
+            word = draws.multinomial(answer.exp().flatten(0, 1), 1, generator).view_as(row)
+        drawn = answer.gather(-1, word[..., None]).squeeze(-1)
+        key = draws.rand(row.shape, None, generator)
+        if places != "random":
+            sure = answer.amax(-1) if places == "surest place" else drawn
+            key = _rounded(sure.exp()) + TIE / 2 * key
+        chosen = key.masked_fill(seen, -1).topk(step).indices
+        filled = torch.zeros_like(seen).scatter(-1, chosen, True)
+        if not likeliest or x is not None:  # the likeliest words are written with probability 1
+            log_q += torch.where(filled, drawn, 0).sum(-1)
+        row, seen = torch.where(filled, word, row), seen | filled
+    return row, log_q if places != "surest word" else log_q * math.nan
+
+
+def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator) -> Tensor:
+    """log q(x) of rows [N, D] under "surest word", one token per pass: nats [N], from `num_paths` paths per row.
+
+    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more probable). A
+    path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is an unbiased estimate of
+    q(x), and the log of the mean of `num_paths` products lies below log q(x) on average.
+    """
+    rows = x.long().repeat_interleave(check_count(num_paths, "num_paths"), 0)  # [N K, D]
+    seen = torch.zeros_like(rows, dtype=torch.bool)
+    log_weight = torch.zeros(len(rows), dtype=torch.float64)
+    for _ in range(model.num_tokens):
+        with torch.no_grad():
+            probs = _rounded(model.vocabulary_log_prob(rows, seen).double().exp())
+        own = probs.gather(-1, rows[..., None]).squeeze(-1)  # q(x_j | x_R): [n, D]
+        before = draws.rand(rows.shape, None, generator)  # the random order that breaks ties
+        below = _below(probs, own, before)  # [n, i, j]: P(the word drawn at i is less sure than x_j at j)
+        below = below.masked_fill(seen[..., None], 1)
+        below.diagonal(dim1=-2, dim2=-1).fill_(1)
+        chance = (own * below.prod(-2)).masked_fill(seen, 0)
+        total = chance.sum(-1)
+        log_weight += total.log()
+        place = draws.multinomial(chance.clamp(min=1e-300), 1, generator)
+        seen = seen.scatter(-1, place, True)
+    return log_weight.view(len(x), num_paths).logsumexp(-1) - math.log(num_paths)
+
+
+def _below(probs: Tensor, own: Tensor, before: Tensor) -> Tensor:
+    """P(the word drawn at place i loses to x_j at place j): [n, i, j], for probs [n, D, V], own [n, D], ties [n, D]."""
+    chance = probs.sort(-1).values
+    total = torch.cat([torch.zeros_like(chance[..., :1]), chance.cumsum(-1)], -1)
+    limit = own[:, None].expand(-1, probs.shape[1], -1).contiguous()  # [n, i, j]
+    less = total.gather(-1, torch.searchsorted(chance, limit))
+    equal = total.gather(-1, torch.searchsorted(chance, limit, right=True))
+    return torch.where(before[:, :, None] < before[:, None], equal, less)
+
+
+def _rounded(probs: Tensor) -> Tensor:
+    """Probabilities in whole units of TIE, so that what differs by rounding counts as equal."""
+    return (probs / TIE).round() * TIE

@@ -1,0 +1,184 @@
+"""The study of masked diffusion: predicted noise is that of simulated estimators, and samplers write what they say."""
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from mptlml import random_masks
+from mptlml.models import HiddenMarkovModel
+from mptlml.studies import masked_diffusion as study
+from mptlml.studies.masked_diffusion import log_prob_surest, unmask
+
+D, V, DRAWS = 4, 3, 40_000
+
+
+def small(num_tokens=D):
+    generator = torch.Generator().manual_seed(5)
+    draw = [torch.rand(*shape, generator=generator, dtype=torch.float64) ** 2 for shape in [(2,), (2, 2), (2, V)]]
+    return HiddenMarkovModel(*(part / part.sum(-1, keepdim=True) for part in draw), num_tokens)
+
+
+@pytest.fixture(scope="module")
+def noise():
+    """The model, one text, and the exact moments of its scores, from very many masks."""
+    generator, model = torch.Generator().manual_seed(1), small()
+    text = model.sample(1, generator=generator)
+    return model, text, study.score_moments(model, text, 20_000, generator=generator)
+
+
+def scores(model, text, observed):
+    return model.conditional_log_prob(text[0], observed).sum(-1)
+
+
+def sizes_of(draw, generator):
+    """DRAWS estimates from 8 passes each, given the sizes and what each score is multiplied by, [DRAWS, 8] each."""
+    sizes, weight = draw
+    return sizes, weight, random_masks(D, sizes, generator=generator)
+
+
+def simulated(name, model, text, generator):
+    """DRAWS estimates of the area, 8 passes each, as the public code draws them."""
+    u = torch.rand(DRAWS, 8, generator=generator, dtype=torch.float64)
+    if "rate" in name:
+        t = study.SMALLEST + (1 - study.SMALLEST) * ((u + torch.arange(8)) / 8 if "spread" in name else u)
+        observed = torch.rand(DRAWS, 8, D, generator=generator, dtype=torch.float64) >= t[..., None]
+        return (scores(model, text, observed) / t).mean(-1)
+    chance = torch.full((D,), 1 / D, dtype=torch.float64)
+    if name == "chosen sizes":
+        chance = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+    if name == "llada":
+        start = torch.randint(1, D + 1, (DRAWS, 2, 1), generator=generator)
+        sizes = ((start + torch.arange(4) * (D / 4)).round().long() - 1).flatten(1) % D + 1
+    else:
+        place = (torch.arange(8) // 2 + u) / 4 if name == "strata" else u
+        sizes = 1 + (place[..., None] >= chance.cumsum(0)[:-1]).sum(-1)
+    observed = random_masks(D, sizes, generator=generator)
+    return (scores(model, text, observed) / sizes / chance[sizes - 1]).mean(-1)
+
+
+PREDICTED = {
+    "rate": lambda m: study.by_rate(m, 8, spread=False),
+    "rate, spread": lambda m: study.by_rate(m, 8, spread=True),
+    "sizes": lambda m: (0, study.by_size(m, 8)),
+    "chosen sizes": lambda m: (0, study.by_size(m, 8, np.array([0.4, 0.3, 0.2, 0.1]))),
+    "strata": lambda m: (0, study.by_size(m, 8, strata=4)),
+    "llada": lambda m: study.by_llada(m, 8, batch=4),
+}
+
+
+@pytest.mark.parametrize("name", PREDICTED)
+def test_predicted_noise_is_that_of_simulated_estimators(name, noise):
+    model, text, moments = noise
+    values = simulated(name, model, text, torch.Generator().manual_seed(2))
+    bias, variance = (float(np.squeeze(part)) for part in PREDICTED[name](moments))
+    error = math.sqrt(variance / DRAWS)
+    assert values.mean().item() == pytest.approx(model.log_prob(text).item() + bias, abs=4 * error)
+    assert values.var().item() == pytest.approx(variance, rel=0.2 if "rate" in name else 0.03)  # 1/t has heavy tails
+
+
+def test_lladas_rounding_prefers_even_sizes():
+    """24 tokens in batches of 16: k + 1.5 i is rounded to even numbers, so even sizes come up three times as often."""
+    mean = np.where(np.arange(1, 25) % 2, 0.0, -1.0)[None]
+    bias, _ = study.by_llada((mean, 0 * mean), 16)
+    assert bias[0] == pytest.approx(-24 * (0.75 - 0.5))
+    assert study.by_llada((mean[:, :16], 0 * mean[:, :16]), 16)[0] == pytest.approx(0)
+
+
+def test_nested_masks_estimate_the_area(generator):
+    model = small()
+    text = model.sample(2, generator=generator)
+    values = study.nested_areas(model, text, D, 4000, generator=generator)
+    error = values.std(0) / math.sqrt(len(values))
+    assert ((values.mean(0) - model.log_prob(text)).abs() < 4 * error).all()
+
+
+# Samplers ----------------------------------------------------------------------------------------------------------
+
+def table(model):
+    """Every row, and its probability."""
+    rows = torch.cartesian_prod(*[torch.arange(V)] * model.num_tokens).view(-1, model.num_tokens)
+    return rows, model.log_prob(rows).exp()
+
+
+@pytest.mark.parametrize("places", ["random", "surest place"])
+def test_one_exact_word_at_a_time_writes_the_language(places, generator):
+    model = small(3)
+    rows, probability = table(model)
+    _, log_q = unmask(model, [1, 1, 1], rows, places=places, generator=generator)
+    torch.testing.assert_close(log_q.exp(), probability, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("steps", [[1, 1, 1], [2, 1], [3]])
+def test_a_row_is_written_as_often_as_its_reading_says(steps, generator):
+    """By the surest places, which no draw decides: what is written has the probability that reading it gives."""
+    model = small(3)
+    rows, _ = table(model)
+    _, log_q = unmask(model, steps, rows, places="surest place", generator=generator)
+    assert log_q.exp().sum().item() == pytest.approx(1, abs=1e-12)
+    written, own = unmask(model, steps, places="surest place", num_rows=20_000, generator=generator)
+    index = (written * V ** torch.arange(2, -1, -1)).sum(-1)
+    torch.testing.assert_close(own, log_q[index], rtol=1e-10, atol=1e-10)
+    share = torch.bincount(index, minlength=len(rows)) / 20_000
+    assert ((share - log_q.exp()).abs() < 4.5 * (log_q.exp() / 20_000).sqrt()).all()
+
+
+def surest(model):
+    """q(x) of "surest word" by enumerating, step by step, every set of words that could be drawn. No ties."""
+    num_tokens = model.num_tokens
+
+    @cache
+    def answer(shown):
+        row = torch.tensor([max(word, 0) for word in shown])
+        seen = torch.tensor([word >= 0 for word in shown])
+        return model.vocabulary_log_prob(row, seen).exp().tolist()
+
+    reached = {(-1,) * num_tokens: 1.0}
+    for _ in range(num_tokens):
+        following = {}
+        for shown, probability in reached.items():
+            hidden = [j for j in range(num_tokens) if shown[j] < 0]
+            q = answer(shown)
+            for words in itertools.product(range(V), repeat=len(hidden)):
+                sure = [q[j][word] for j, word in zip(hidden, words, strict=True)]
+                kept = max(range(len(hidden)), key=sure.__getitem__)
+                after = list(shown)
+                after[hidden[kept]] = words[kept]
+                following[tuple(after)] = following.get(tuple(after), 0.0) + probability * math.prod(sure)
+        reached = following
+    return reached
+
+
+def test_the_surest_words_are_written_as_often_as_enumeration_says(generator):
+    model = small(3)
+    exact = surest(model)
+    rows, probability = table(model)
+    q = torch.tensor([exact[tuple(row)] for row in rows.tolist()], dtype=torch.float64)
+    assert q.sum().item() == pytest.approx(1) and (q - probability).abs().max() > 0.05  # it is not the language
+    written, log_q = unmask(model, [1, 1, 1], places="surest word", num_rows=20_000, generator=generator)
+    share = torch.bincount((written * V ** torch.arange(2, -1, -1)).sum(-1), minlength=len(rows)) / 20_000
+    assert log_q.isnan().all() and ((share - q).abs() < 4.5 * (q / 20_000).sqrt()).all()
+    paths = log_prob_surest(model, rows, 4000, generator=generator)
+    torch.testing.assert_close(paths.exp(), q, rtol=0.1, atol=0)
+
+
+def test_ties_are_broken_evenly(generator):
+    """Independent tokens, alike: every place has the same words, and "surest word" still has a known distribution."""
+    uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
+    model = HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
+    rows = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+    q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)  # by hand: see the chapter's exercise
+    torch.testing.assert_close(log_prob_surest(model, rows, 20_000, generator=generator).exp(), q, rtol=0.03, atol=0)
+    first, _ = unmask(model, [1, 1], places="surest word", num_rows=20_000, generator=generator)
+    share = torch.bincount((first * torch.tensor([2, 1])).sum(-1), minlength=4) / 20_000
+    assert ((share - q).abs() < 4.5 * (q / 20_000).sqrt()).all()
+
+
+def test_the_likeliest_words_are_one_row(generator):
+    row, log_q = unmask(small(), [1] * D, places="surest word", likeliest=True, num_rows=5, generator=generator)
+    assert len(row.unique(dim=0)) == 1
+    row, log_q = unmask(small(), [2, 2], likeliest=True, num_rows=5, generator=generator)
+    assert (log_q == 0).all()
