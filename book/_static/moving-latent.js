@@ -58,7 +58,8 @@
       if (chosen !== which.value) [chosen, at] = [which.value, null];
       const x = images[chosen];
       const { shares, white, scores } = answer(nodes, x, hidden);
-      const say = slid ? `A hidden pixel scores ${number(sum(scores) / slid, 3)} nats on average.` : "Nothing is hidden yet.";
+      const mean = number(sum(scores) / slid, 3);
+      const say = slid ? `A hidden pixel scores ${mean} nats on average.` : "Nothing is hidden yet.";
       const narrow = figure.picture.clientWidth < 560;
       const what = "A digit whose hidden pixels show their probability of white, and the belief about z in the plane.";
       const [svg, width] = figure.sheet(narrow ? 600 : 310, `${what} ${say}`);
@@ -84,7 +85,8 @@
       });
       if (at) plane.dot(...at.z, "orange grip", 7);
       const middle = (j) => corner(j).map((c, k) => (k ? digit.y(c + 0.5) : digit.x(c + 0.5)));
-      const node = (x, y) => nodes[figure.nearest(({ z }) => Math.hypot(plane.x(z[0]) - x, plane.y(z[1]) - y), 99, nodes)];
+      const node = (x, y) =>
+        nodes[figure.nearest(({ z: [a, b] }) => Math.hypot(plane.x(a) - x, plane.y(b) - y), 99, nodes)];
       figure.drag(digit, (x, y, first) => {
         const j = figure.nearest(([a, b]) => Math.hypot(a - x, b - y), 99);
         if (first) brush = !hidden[j];
