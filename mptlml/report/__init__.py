@@ -5,12 +5,27 @@ Nothing here needs the tools that build the book: on Binder or at home the same 
 
 from .chapter import closing, data_used, start
 from .claims import ClaimError, claim, not_run, stored
-from .figures import BLUE, GREEN, GREY, ORANGE, PAPER, PURPLE, RED, SKY, TRUTH, bracket, glue_figure, moving, table
+from .figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PAPER,
+    PURPLE,
+    RED,
+    SKY,
+    TRUTH,
+    bracket,
+    glue_figure,
+    label_lines,
+    moving,
+    table,
+)
 from .guessing import guesses
 from .records import figure_data, glue
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PAPER", "PURPLE", "RED", "SKY", "TRUTH", "ClaimError", "bracket", "claim",
-    "closing", "data_used", "figure_data", "glue", "glue_figure", "guesses", "moving", "not_run", "start", "stored",
-    "table",
+    "closing", "data_used", "figure_data", "glue", "glue_figure", "guesses", "label_lines", "moving", "not_run",
+    "start", "stored", "table",
 ]

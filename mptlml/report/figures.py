@@ -221,11 +221,11 @@ def _key() -> str:
     return f"{records.running.name}-{records.running.pictures}"
 
 
-def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
+def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str | None = None,
           formats: Sequence[str] | None = None) -> None:
-    """Show rows as an HTML table with a caption; `formats` holds the format spec of each column ("" for strings).
+    """Show rows as an HTML table; `formats` holds the format spec of each column ("" for strings).
 
-    Raises ValueError: a row whose length differs from the header's.
+    caption: plain text, where the cell has none. Raises ValueError: a row whose length differs from the header's.
     """
     formats = formats or [""] * len(header)
     cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
@@ -233,9 +233,9 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str,
     # The column of row names may have no heading, and an empty <th> is not allowed.
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-    records.display(HTML(
-        f'<div class="table-wrapper"><table class="table"><caption>{html.escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
+    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    records.display(HTML(f'<div class="table-wrapper"><table class="table">{above}'
+                         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
 
 
 def bracket(estimate: Estimate, digits: int = 3) -> str:
