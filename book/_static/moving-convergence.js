@@ -23,8 +23,8 @@
       const [k, own] = [+at.value, seed.value];
       const { tokens, lml, spread, paths, errors } = cases[which.value];
       const [masks, off, error] = [counts[k], paths[own][k] - lml, errors[own][k]];
-      const say = `With ${tokens} tokens and P = ${masks}, the area misses the exact LML by ${number(off, 3, true)} nats `
-        + "per row.";
+      const say = `With ${tokens} tokens and P = ${masks}, the area misses the exact LML by `
+        + `${number(off, 3, true)} nats per row.`;
       const [svg, width] = figure.sheet(320, `The estimate of the area against the number of masks per size. ${say}`);
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 320 },
         { x: [0.9, most * 1.1], y: [-reach, reach], xlog: true, xlabel: "masks per size, P",

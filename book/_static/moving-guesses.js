@@ -13,7 +13,8 @@
     const { unit, vocabulary, names, row, steps } = data;
     const D = row.length;
     const percent = (k) => `${steps[k].hidden.length} of ${D} (${Math.round(100 * steps[k].hidden.length / D)}%)`;
-    const at = figure.range(`Hidden ${unit}s`, { min: 0, max: steps.length - 1, value: steps.length >> 1, text: percent });
+    const at = figure.range(`Hidden ${unit}s`,
+      { min: 0, max: steps.length - 1, value: steps.length >> 1, text: percent });
     figure.play(at, 1200);
     const widest = Math.max(...row.map((word) => vocabulary[word].length), 2);
 
@@ -21,8 +22,8 @@
       const step = steps[+at.value];
       const { hidden, guesses, chances, scores } = step;
       const gain = lead(step);
-      const say = `A hidden ${unit} scores ${number(Math.abs(gain))} nats ${gain < 0 ? "lower" : "higher"} here, on average, `
-        + `under “${names[1]}” than under “${names[0]}”.`;
+      const say = `A hidden ${unit} scores ${number(Math.abs(gain))} nats ${gain < 0 ? "lower" : "higher"} here, on `
+        + `average, under “${names[1]}” than under “${names[0]}”.`;
       const [line, margin] = [22, 8 + 6.4 * Math.max(...names.map((name) => name.length))];
       const across = Math.min(D, Math.floor((figure.width - margin) / (7.3 * widest + 8)));
       const block = 3 * line + 12;
@@ -33,7 +34,7 @@
       const points = row.map((word, j) => {
         const [left, top] = [margin + cell * (j % across), block * Math.floor(j / across)];
         const box = (at, style) => Moving.add(svg, "rect",
-          { class: style, x: left + 1, y: top + at * line, width: cell - 3, height: line - 2, rx: 3 });
+          { class: style, x: left + 1, y: top + at * line + 1, width: cell - 3, height: line - 2, rx: 3 });
         const k = hidden.indexOf(j);
         const truth = vocabulary[word];
         if (k >= 0) box(0, "mask");

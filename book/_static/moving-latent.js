@@ -40,20 +40,26 @@
     const images = data.images.map((text) => [...text].map(Number));
     const which = figure.choice("Digit", data.names);
     const count = figure.range("Pixels hidden, from the bottom", { min: 0, max: D, value: data.hidden });
-    let [hidden, at, brush] = [[], null, true]; // at: the node at which a reader looks
-    const hide = () => { hidden = images[0].map((_, j) => j >= D - count.value); };
-    hide();
-    count.addEventListener("input", () => { at = null; hide(); figure.draw(); });
-    const set = (j, value) => { [hidden[j], at] = [value, null]; figure.draw(); };
+    let [hidden, at, brush, slid, chosen] = [[], null, true, null, 0]; // at: the node at which a reader looks
+    const set = (j, value) => {
+      [hidden[j], at] = [value, null];
+      slid = sum(hidden.map(Number));
+      count.value = slid;
+      count.say();
+      figure.draw();
+    };
     const look = (node) => { at = node; figure.draw(); };
 
     return () => {
-      const x = images[which.value];
+      if (slid !== +count.value) { // the slider has moved
+        [slid, at] = [+count.value, null];
+        hidden = images[0].map((_, j) => j >= D - slid);
+      }
+      if (chosen !== which.value) [chosen, at] = [which.value, null];
+      const x = images[chosen];
       const { shares, white, scores } = answer(nodes, x, hidden);
-      const m = hidden.filter(Boolean).length;
-      count.value = m;
-      count.say();
-      const say = m ? `A hidden pixel scores ${number(sum(scores) / m, 3)} nats on average.` : "Nothing is hidden yet.";
+      const mean = number(sum(scores) / slid, 3);
+      const say = slid ? `A hidden pixel scores ${mean} nats on average.` : "Nothing is hidden yet.";
       const narrow = figure.picture.clientWidth < 560;
       const what = "A digit whose hidden pixels show their probability of white, and the belief about z in the plane.";
       const [svg, width] = figure.sheet(narrow ? 600 : 310, `${what} ${say}`);
@@ -61,8 +67,8 @@
         top: narrow && !first ? 300 : 0, width: 290, height: 300 });
       const digit = new Moving.Panel(svg, place(true), { x: [0, side], y: [side, 0], xticks: [], yticks: [], left: 22,
         ylabel: at ? "what this z would draw" : "paint over pixels to hide them" });
-      const plane = new Moving.Panel(svg, place(false), { x: [-3.5, 3.5], y: [-3.5, 3.5], xticks: [-2, 0, 2], yticks: [-2, 0, 2],
-        left: 22, ylabel: "belief about z: press to draw from there" });
+      const plane = new Moving.Panel(svg, place(false), { x: [-3.5, 3.5], y: [-3.5, 3.5], xticks: [-2, 0, 2],
+        yticks: [-2, 0, 2], left: 22, ylabel: "belief about z: press to draw from there" });
       const corner = (j) => [j % side, Math.floor(j / side)];
       x.forEach((value, j) => {
         const [column, row] = corner(j);
@@ -79,7 +85,8 @@
       });
       if (at) plane.dot(...at.z, "orange grip", 7);
       const middle = (j) => corner(j).map((c, k) => (k ? digit.y(c + 0.5) : digit.x(c + 0.5)));
-      const node = (x, y) => nodes[figure.nearest(({ z }) => Math.hypot(plane.x(z[0]) - x, plane.y(z[1]) - y), 99, nodes)];
+      const node = (x, y) =>
+        nodes[figure.nearest(({ z: [a, b] }) => Math.hypot(plane.x(a) - x, plane.y(b) - y), 99, nodes)];
       figure.drag(digit, (x, y, first) => {
         const j = figure.nearest(([a, b]) => Math.hypot(a - x, b - y), 99);
         if (first) brush = !hidden[j];

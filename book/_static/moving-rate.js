@@ -1,5 +1,5 @@
 /* Slide the masking rate along the MPT curve: area on either side, the bias of one rate, and the rate without bias.
- * data: cases [{name, scores, lml}], scores S(1..D) in nats per token, lml exact, nats per row; start: the first size. */
+ * data: cases [{name, scores, lml}], scores S(1..D) in nats per token, lml exact, nats per row; start: the first m. */
 (() => {
   "use strict";
   const { number, sum } = Moving;
@@ -38,8 +38,8 @@
       }
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
-      const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out ${number(Math.abs(B[m - 1]))} nats per row `
-        + `too ${B[m - 1] < 0 ? "low" : "high"}.`;
+      const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out `
+        + `${number(Math.abs(B[m - 1]))} nats per row too ${B[m - 1] < 0 ? "low" : "high"}.`;
       const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";
       const [svg, width] = figure.sheet(430, `${what} ${say}`);
       const xticks = D <= 12 ? scores.map((_, k) => k + 1) : null;

@@ -23,8 +23,8 @@
       const percent = [25, 50, 75, 100].map((p) => [p * D / 100, `${p}%`]);
 
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width: half, height: 290 },
-        { x: [0.5, D + 0.5], y: [Math.min(...curves.slice(from).flat()) * 1.08, zoom.value ? 0.1 : 0.5], xticks: percent,
-          xlabel: "tokens masked", ylabel: "S(m), nats per token", left: 42 });
+        { x: [0.5, D + 0.5], y: [Math.min(...curves.slice(from).flat()) * 1.08, zoom.value ? 0.1 : 0.5],
+          xticks: percent, xlabel: "tokens masked", ylabel: "S(m), nats per token", left: 42 });
       const steps = Moving.steps(curves[k]);
       curve.area([[0.5, 0], ...steps, [D + 0.5, 0]], "blue");
       curve.line(steps, "blue");

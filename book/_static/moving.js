@@ -58,7 +58,7 @@ const Moving = (() => {
       this.bottom = box.top + box.height - bottom;
       const [from, to] = x.map(bend);
       this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
-      const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // what lies outside is drawn at the edge
+      const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // else drawn at the edge
       this.y = (value) => this.bottom - (this.bottom - this.top) * (inside(value) - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
       for (const tick of yticks || ticks(...y, Math.max(3, (this.bottom - this.top) / 45))) {
