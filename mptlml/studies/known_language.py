@@ -7,7 +7,7 @@ connective. Articles and connectives are the same in every topic; nouns and verb
 import copy
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -146,7 +146,8 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
     The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
     """
     _check_scheme(scheme)
-    about = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens, **shape)
+    about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
+                                 **shape)
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]
     file = folder / f"{', '.join(words)}.pt"
     if file.exists():
@@ -164,7 +165,7 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
 
 
 def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
-         at: Iterable[int] | None = None) -> dict[str, Any]:
+         at: Sequence[int] | None = None) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
     Rows, masks and orders are new draws for each seed, the same for all networks: errors over seeds include theirs.
