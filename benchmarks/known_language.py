@@ -8,7 +8,7 @@ new ones only. One after the other, since each needs the rates that the first ch
 
     tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
     schemes  five schemes, each with the rate that its own loss chose, ten seeds, and carried on        20 minutes
-    longer   the same with four times the steps                                                          1 hour
+    longer   uniform sizes, fixed 15% and fixed 40% with four times the steps, carried on as well       50 minutes
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%                8 minutes
     apart    13 words hidden, 5 of them predicted                                                        4 minutes
     area     the schemes for which the area chose another rate, with that rate                          10 minutes
@@ -34,7 +34,7 @@ from .results import FOLDER, write_results
 
 NETWORKS = FOLDER.parents[1] / "_build" / "known_language"
 RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
-TWO = ("uniform sizes", "fixed 15%")
+TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
 PLAN = {"tuning": 3, "schemes": 10, "longer": 10, "targets": 10, "apart": 10, "area": 10, "sixteen": 3, "scale": 2}
 READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
             "mixture_error", "mixture_half", "spread", "curve")
@@ -78,9 +78,10 @@ def units(group, num_seeds):
         return [(scheme, steps, rate, seed)
                 for seed in TUNING_SEEDS[:num_seeds] for scheme in SCHEMES for rate in RATES]
     rates = tuned("own")
-    if group in ("schemes", "longer"):
-        times = 1 if group == "schemes" else 4
-        return [(scheme, times * steps, rates[scheme], seed) for seed in seeds for scheme in SCHEMES]
+    if group == "schemes":
+        return [(scheme, steps, rates[scheme], seed) for seed in seeds for scheme in SCHEMES]
+    if group == "longer":
+        return [(scheme, 4 * steps, rates[scheme], seed) for seed in seeds for scheme in THREE]
     if group == "targets":
         return [("fixed 15%", 13 * steps // 5, rates["fixed 15%"], seed) for seed in seeds]
     if group == "apart":
