@@ -1,14 +1,15 @@
 """The long runs behind Chapter 11: python -m benchmarks known_language GROUP [SEEDS]
 
 Each group trains networks of `mptlml.studies.known_language` and writes book/data/known_language_GROUP.csv, one line
-for each network, or two where it is carried on with uniform sizes for a tenth of its steps: what it is, its readings
-against exact values in nats per row (`read` says what each is), and the CPU seconds of its training. SEEDS: how many
+for each network: what it is, its readings against exact values in nats per row (`read` says what each is), and the CPU
+seconds of its training. SEEDS: how many
 seeds (default: what PLAN says). Networks are kept in _build/known_language, so that a group with more seeds trains the
 new ones only. One after the other, since each needs the rates that the first chooses:
 
     tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
-    schemes  five schemes, each with the rate that its own loss chose, ten seeds, and carried on        20 minutes
-    longer   uniform sizes, fixed 15% and fixed 40% with four times the steps, carried on as well       50 minutes
+    schemes  five schemes, each with the rate that its own loss chose, ten seeds                        20 minutes
+    carry    three of these, carried on with uniform sizes for a tenth of their steps                    4 minutes
+    longer   the same three, with four times the steps                                                  45 minutes
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%                8 minutes
     apart    13 words hidden, 5 of them predicted                                                        4 minutes
     area     the schemes for which the area chose another rate, with that rate                          10 minutes
@@ -34,8 +35,10 @@ from .results import FOLDER, write_results
 
 NETWORKS = FOLDER.parents[1] / "_build" / "known_language"
 RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
+CARRY_RATE = 3e-4  # on validation networks the highest of 3e-4, 1e-3, 3e-3 at which uniform networks lose nothing
 TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
-PLAN = {"tuning": 3, "schemes": 10, "longer": 10, "targets": 10, "apart": 10, "area": 10, "sixteen": 3, "scale": 2}
+PLAN = {"tuning": 3, "schemes": 10, "carry": 10, "longer": 10, "targets": 10, "apart": 10, "area": 10,
+        "sixteen": 3, "scale": 2}
 READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
             "mixture_error", "mixture_half", "spread", "curve")
 FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS, "seconds")
@@ -52,16 +55,15 @@ def tuned(criterion):
     return {scheme: max(by_rate, key=by_rate.get) for scheme, by_rate in total.items()}
 
 
-def lines(scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"], carried=0, **options):
-    """The line of one network, and of the same network carried on for `carried` steps."""
+def line(scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"], carried=0, **options):
+    """The one line of a network, or of the network carried on for `carried` steps."""
     shape = {} if width == SMALL["width"] else {"width": width}
     net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
                         **shape)
-    about = scheme, num_tokens, width, num_steps, rate, seed
-    yield *about, 0, *values(read(net, scheme, seed=seed, **options)), f"{seconds:.0f}"
     if carried:
-        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=rate)
-        yield *about, carried, *values(read(net, scheme, seed=seed, num_orders=0)), ""
+        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+    found = values(read(net, scheme, seed=seed, **options))
+    yield scheme, num_tokens, width, num_steps, rate, seed, carried, *found, f"{seconds:.0f}"
 
 
 def values(found):
@@ -72,7 +74,7 @@ def values(found):
 
 
 def units(group, num_seeds):
-    """The arguments of `lines` for each network of a group; seeds outside, so that what is done first is complete."""
+    """The arguments of `line` for each network of a group; seeds outside, so that what is done first is complete."""
     steps, seeds = NUM_STEPS, range(FIRST_SEED, FIRST_SEED + num_seeds)
     if group == "tuning":
         return [(scheme, steps, rate, seed)
@@ -80,8 +82,9 @@ def units(group, num_seeds):
     rates = tuned("own")
     if group == "schemes":
         return [(scheme, steps, rates[scheme], seed) for seed in seeds for scheme in SCHEMES]
-    if group == "longer":
-        return [(scheme, 4 * steps, rates[scheme], seed) for seed in seeds for scheme in THREE]
+    if group in ("carry", "longer"):
+        times = 1 if group == "carry" else 4
+        return [(scheme, times * steps, rates[scheme], seed) for seed in seeds for scheme in THREE]
     if group == "targets":
         return [("fixed 15%", 13 * steps // 5, rates["fixed 15%"], seed) for seed in seeds]
     if group == "apart":
@@ -97,15 +100,14 @@ def units(group, num_seeds):
 
 
 def run(group, *unit):
-    """The lines of one unit, read as its group asks."""
-    scheme, num_steps, *rest = unit
-    if group in ("schemes", "longer"):
-        yield from lines(*unit, carried=num_steps // 10)
-    elif group == "scale":
-        smaller = dict(num_rows=32, at=AT_128) if rest[2] == 128 else {}
-        yield from lines(*unit, num_orders=0, **smaller)
-    else:
-        yield from lines(*unit, num_orders=0 if group == "tuning" else 16)
+    """The one line of a unit, read as its group asks."""
+    _, num_steps, _, _, *larger = unit
+    options = {} if group not in ("tuning", "carry", "scale") else dict(num_orders=0)
+    if group == "carry":
+        options["carried"] = num_steps // 10
+    if larger and larger[0] == 128:
+        options |= dict(num_rows=32, at=AT_128)
+    return line(*unit, **options)
 
 
 def main(group="", num_seeds=None):
