@@ -54,11 +54,19 @@ def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator
     assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
+class Sized(Asked):
+    """Answers with minus the number of masked tokens, so that S(x; m) = -m and the area is -55."""
+
+    def conditional_log_prob(self, x, observed):
+        super().conditional_log_prob(x, observed)
+        return torch.where(observed, 0.0, -(~observed).sum(-1, keepdim=True).float())
+
+
 def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generator):
     """Size m has probability in proportion to m^-1/2; whatever is drawn, the mean is -55, the area of these scores."""
     values, met = [], torch.zeros(10)
     for _ in range(400):
-        model = Asked()
+        model = Sized()
         values.append(weighted_size(model, torch.zeros(20, 10), generator=generator))
         met += torch.bincount(model.sizes - 1, minlength=10)
     values = torch.stack(values)
@@ -123,6 +131,22 @@ def test_the_readings_are_those_of_the_general_functions(generator):
     assert found["gap"] + found["mixture"] < 0 < found["mixture_half"] < found["mixture"] < found["spread"] * 4
     assert found == read(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert "mixture" not in read(net, "fixed 15%", seed=1, num_rows=16, num_orders=0)
+
+
+class Reader:
+    """The language as known to one who reads from the left and stops at the first hidden word."""
+
+    def __init__(self, truth):
+        self.truth, self.num_tokens, self.vocab_size = truth, truth.num_tokens, truth.vocab_size
+
+    def vocabulary_log_prob(self, x, observed):
+        return self.truth.vocabulary_log_prob(x, observed.long().cumprod(-1).bool())
+
+
+def test_left_to_right_is_the_order_in_which_one_reads():
+    found = read(Reader(language(16)), "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    assert abs(found["left to right"]) < 1e-9 and abs(found["best order"]) < 1e-9
+    assert found["gap"] < -1 and found["15%"] < -1 and found["spread"] > 0.1
 
 
 def test_a_network_is_carried_on_in_a_copy():
