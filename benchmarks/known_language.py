@@ -102,7 +102,7 @@ def units(group, num_seeds):
 def run(group, *unit):
     """The one line of a unit, read as its group asks."""
     _, num_steps, _, _, *larger = unit
-    options = {} if group not in ("tuning", "carry", "scale") else dict(num_orders=0)
+    options = dict(num_orders=0) if group in ("tuning", "carry", "longer", "scale") else {}
     if group == "carry":
         options["carried"] = num_steps // 10
     if larger and larger[0] == 128:
