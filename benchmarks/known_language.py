@@ -1,37 +1,117 @@
-"""The spread over seeds behind Chapter 11: python -m benchmarks known_language
+"""The long runs behind Chapter 11: python -m benchmarks known_language GROUP [SEEDS]
 
-Trains each scheme of `mptlml.studies.known_language.SCHEMES` from SEEDS (the chapter itself uses seed 0) and writes
-book/data/known_language.csv, one line for each network: its gap to the expected LML in nats per row with the standard
-error, the same for D S(1) and D S(5), and the CPU seconds of its training. Twenty networks take six minutes of a core.
+Each group trains networks of `mptlml.studies.known_language` and writes book/data/known_language_GROUP.csv, one line
+for each network: what it is, its readings against exact values in nats per row (`read` says what each is), and the CPU
+seconds of its training. SEEDS: how many
+seeds (default: what PLAN says). Networks are kept in _build/known_language, so that a group with more seeds trains the
+new ones only. One after the other, since each needs the rates that the first chooses:
+
+    tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
+    schemes  five schemes, each with the rate that its own loss chose, ten seeds                        20 minutes
+    carry    three of these, carried on with uniform sizes for a tenth of their steps                    4 minutes
+    longer   the same three, with four times the steps                                                  45 minutes
+    targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%                8 minutes
+    apart    13 words hidden, 5 of them predicted                                                        4 minutes
+    area     the schemes for which the area chose another rate, with that rate                          10 minutes
+    sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds                      25 minutes
+    scale    the same two: 15 times as many weights, four times as many tokens, both; two seeds         50 minutes
 """
 
-import time
+import csv
+import sys
 
-import torch
+from mptlml.studies.known_language import (
+    HIDE_MORE,
+    LARGE,
+    NUM_STEPS,
+    SCHEMES,
+    SMALL,
+    carry_on,
+    kept,
+    read,
+)
 
-from mptlml import score_curve
-from mptlml.models import Shortfall
-from mptlml.studies.known_language import SCHEMES, language, pretrain
+from .results import FOLDER, write_results
 
-from .results import write_results
-
-SEEDS = (1, 2, 3, 4, 5)
-NUM_ROWS = 128  # rows scored at every size; eight times as many at the two single sizes
-FIELDS = ("scheme", "seed", "gap", "gap_stderr", "gap_size_1", "gap_size_5", "seconds")
-
-
-def line(scheme, seed):
-    """The one line of a network; every network is scored on the same rows."""
-    began = time.process_time()
-    net, _ = pretrain(scheme, seed=seed)
-    seconds = time.process_time() - began
-    truth, generator = language(), torch.Generator().manual_seed(1000)
-    x, shortfall = truth.sample(8 * NUM_ROWS, generator=generator), Shortfall(net, truth)
-    area = score_curve(shortfall, x[:NUM_ROWS], share_masks=False, generator=generator).area(rows="sample")
-    ends = score_curve(shortfall, x, [1, 5], share_masks=False, generator=generator).mean * truth.num_tokens
-    yield scheme, seed, *(f"{gap:.4f}" for gap in (area.mean, area.stderr, *ends)), f"{seconds:.0f}"
+NETWORKS = FOLDER.parents[1] / "_build" / "known_language"
+RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
+CARRY_RATE = 3e-4  # on validation networks the highest of 3e-4, 1e-3, 3e-3 at which uniform networks lose nothing
+TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
+PLAN = {"tuning": 3, "schemes": 10, "carry": 10, "longer": 10, "targets": 10, "apart": 10, "area": 10,
+        "sixteen": 3, "scale": 2}
+READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
+            "mixture_error", "mixture_half", "spread", "curve")
+FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS, "seconds")
+AT_128 = (1, 2, 4, 7, 10, 14, 19, 24, 30, 37, 44, 51, 58, 65, 72, 79, 86, 93, 100, 107, 114, 120, 125, 128)
 
 
-def main():
-    units = [(scheme, seed) for seed in SEEDS for scheme in SCHEMES]
-    write_results("known_language", "known_language", FIELDS, line, units)
+def tuned(criterion):
+    """The rate of each scheme with the best mean over the seeds of tuning, by "gap" (the area) or by "own"."""
+    with open(FOLDER / "known_language_tuning.csv", encoding="utf-8") as file:
+        lines = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    total = {scheme: dict.fromkeys(RATES, 0.0) for scheme in SCHEMES}
+    for line in lines:
+        total[line["scheme"]][float(line["rate"])] += float(line[criterion])
+    return {scheme: max(by_rate, key=by_rate.get) for scheme, by_rate in total.items()}
+
+
+def line(scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"], carried=0, **options):
+    """The one line of a network, or of the network carried on for `carried` steps."""
+    shape = {} if width == SMALL["width"] else {"width": width}
+    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
+                        **shape)
+    if carried:
+        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+    found = values(read(net, scheme, seed=seed, **options))
+    yield scheme, num_tokens, width, num_steps, rate, seed, carried, *found, f"{seconds:.0f}"
+
+
+def values(found):
+    """The readings as text, in the order of READINGS."""
+    texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
+    texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
+    return [texts.get(name, "") for name in READINGS]
+
+
+def units(group, num_seeds):
+    """The arguments of `line` for each network of a group; seeds outside, so that what is done first is complete."""
+    steps, seeds = NUM_STEPS, range(FIRST_SEED, FIRST_SEED + num_seeds)
+    if group == "tuning":
+        return [(scheme, steps, rate, seed)
+                for seed in TUNING_SEEDS[:num_seeds] for scheme in SCHEMES for rate in RATES]
+    rates = tuned("own")
+    if group == "schemes":
+        return [(scheme, steps, rates[scheme], seed) for seed in seeds for scheme in SCHEMES]
+    if group in ("carry", "longer"):
+        times = 1 if group == "carry" else 4
+        return [(scheme, times * steps, rates[scheme], seed) for seed in seeds for scheme in THREE]
+    if group == "targets":
+        return [("fixed 15%", 13 * steps // 5, rates["fixed 15%"], seed) for seed in seeds]
+    if group == "apart":
+        return [(HIDE_MORE, steps, rates["fixed 15%"], seed) for seed in seeds]
+    if group == "area":
+        return [(scheme, steps, rate, seed) for seed in seeds for scheme, rate in tuned("gap").items()
+                if rate != rates[scheme]]
+    if group == "sixteen":
+        return [(scheme, 16 * steps, rates[scheme], seed) for seed in seeds for scheme in TWO]
+    larger = LARGE["width"]
+    return [(scheme, steps, rates[scheme] * SMALL["width"] / width, seed, num_tokens, width) for seed in seeds
+            for num_tokens, width in ((128, SMALL["width"]), (32, larger), (128, larger)) for scheme in TWO]
+
+
+def run(group, *unit):
+    """The one line of a unit, read as its group asks."""
+    _, num_steps, _, _, *larger = unit
+    options = dict(num_orders=0) if group in ("tuning", "carry", "longer", "scale") else {}
+    if group == "carry":
+        options["carried"] = num_steps // 10
+    if larger and larger[0] == 128:
+        options |= dict(num_rows=32, at=AT_128)
+    return line(*unit, **options)
+
+
+def main(group="", num_seeds=None):
+    if group not in PLAN:
+        sys.exit("python -m benchmarks known_language GROUP [SEEDS], where GROUP is one of: " + ", ".join(PLAN))
+    name, count = f"known_language_{group}", int(num_seeds or PLAN[group])
+    write_results(name, f"known_language {group}", FIELDS, lambda *unit: run(group, *unit), units(group, count))

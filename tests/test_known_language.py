@@ -1,14 +1,28 @@
 """Studies without a file of tests of their own: the known language with its objectives, and the scripts' rows."""
 
+import csv
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from mptlml import objectives
-from mptlml.models import PPCA
-from mptlml.studies.known_language import SCHEMES, pretrain, sentence
+from benchmarks import known_language as benchmark
+from mptlml import chain_rule, objectives, random_orders
+from mptlml.models import PPCA, MaskedTransformer, Shortfall
+from mptlml.studies.known_language import (
+    OBJECTIVES,
+    along,
+    carry_on,
+    hide_more,
+    kept,
+    language,
+    pretrain,
+    read,
+    sentence,
+    weighted_size,
+)
 from mptlml.studies.scripts_data import scripts_rows
 
 
@@ -40,7 +54,41 @@ def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator
     assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+class Sized(Asked):
+    """Answers with minus the number of masked tokens, so that S(x; m) = -m and the area is -55."""
+
+    def conditional_log_prob(self, x, observed):
+        super().conditional_log_prob(x, observed)
+        return torch.where(observed, 0.0, -(~observed).sum(-1, keepdim=True).float())
+
+
+def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generator):
+    """Size m has probability in proportion to m^-1/2; whatever is drawn, the mean is -55, the area of these scores."""
+    values, met = [], torch.zeros(10)
+    for _ in range(400):
+        model = Sized()
+        values.append(weighted_size(model, torch.zeros(20, 10), generator=generator))
+        met += torch.bincount(model.sizes - 1, minlength=10)
+    values = torch.stack(values)
+    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+    expected = torch.arange(1, 11) ** -0.5
+    expected = expected / expected.sum() * met.sum()
+    assert ((met - expected).square() / expected).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000; strata do better
+
+
+def test_more_are_hidden_than_scored(generator):
+    """All rows hide 7 of 10 tokens; the mean over the 3 scored ones is that over all tokens, times D: -55."""
+    model, values = Asked(), []
+    for _ in range(400):
+        values.append(hide_more(model, torch.zeros(20, 10), 7, 3, generator=generator))
+        assert (model.sizes == 7).all()
+    values = torch.stack(values)
+    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+    # three tokens of ten without replacement: 10 times a mean with variance 8.25 / 3 * 7 / 9, over 20 rows
+    assert values.std() == pytest.approx(10 * math.sqrt(8.25 / 3 * 7 / 9 / 20), rel=0.2)
+
+
+@pytest.mark.parametrize("scheme", OBJECTIVES)
 def test_every_scheme_trains_and_the_seed_decides(scheme):
     options = dict(num_steps=12, width=8, num_layers=1, track={"rows": lambda net: net.num_tokens}, track_every=6)
     net, history = pretrain(scheme, seed=3, **options)
@@ -62,6 +110,81 @@ def test_the_learning_rate_warms_up_and_decays():
 def test_an_unknown_scheme_is_refused():
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         pretrain("curriculum", seed=0)
+
+
+def test_the_readings_of_the_language_itself_are_all_zero():
+    found = read(language(), "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    assert all(np.abs(found[name]).max() < 1e-9 for name in found)
+
+
+def test_the_readings_are_those_of_the_general_functions(generator):
+    """log q and its divergence along an order are the chain rule's; the gap is the sum of the curve."""
+    truth = language(16)
+    net = MaskedTransformer(16, truth.vocab_size, width=8, num_layers=1, generator=generator)
+    x, orders = truth.sample(5, generator=generator), random_orders(16, 3, generator=generator)
+    log_prob, below = (torch.stack(part) for part in zip(*along(net, truth, x, orders), strict=True))
+    with torch.no_grad():
+        assert torch.allclose(log_prob, chain_rule(net, x, orders).sum(-1).double(), atol=1e-4)
+        assert torch.allclose(below, chain_rule(Shortfall(net, truth), x, orders).sum(-1), atol=1e-4)
+    found = read(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    assert found["gap"] == pytest.approx(sum(found["curve"]))
+    assert found["gap"] + found["mixture"] < 0 < found["mixture_half"] < found["mixture"] < found["spread"] * 4
+    assert found == read(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    assert "mixture" not in read(net, "fixed 15%", seed=1, num_rows=16, num_orders=0)
+
+
+class Reader:
+    """The language as known to one who reads from the left and stops at the first hidden word."""
+
+    def __init__(self, truth):
+        self.truth, self.num_tokens, self.vocab_size = truth, truth.num_tokens, truth.vocab_size
+
+    def vocabulary_log_prob(self, x, observed):
+        return self.truth.vocabulary_log_prob(x, observed.long().cumprod(-1).bool())
+
+
+def test_left_to_right_is_the_order_in_which_one_reads():
+    found = read(Reader(language(16)), "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    assert abs(found["left to right"]) < 1e-9 and abs(found["best order"]) < 1e-9
+    assert found["gap"] < -1 and found["15%"] < -1 and found["spread"] > 0.1
+
+
+def test_a_network_is_carried_on_in_a_copy():
+    net, _ = pretrain("fixed 15%", seed=3, num_steps=2, width=8, num_layers=1)
+    before = net.readout.weight.clone()
+    after = carry_on(net, seed=3, num_steps=12, learning_rate=1e-2)
+    assert torch.equal(net.readout.weight, before) and not torch.equal(after.readout.weight, before)
+
+
+def test_a_kept_network_comes_back(tmp_path, monkeypatch):
+    options = dict(seed=3, num_steps=2, learning_rate=1e-2, width=8, num_layers=1)
+    net, seconds = kept(tmp_path / "networks", "15%, 80/10/10", **options)
+    monkeypatch.setattr("mptlml.studies.known_language.pretrain", None)  # nothing is trained again
+    again, same = kept(tmp_path / "networks", "15%, 80/10/10", **options)
+    assert same == seconds and torch.equal(net.embedding.weight, again.embedding.weight)
+    with pytest.raises(TypeError):
+        kept(tmp_path / "networks", "15%, 80/10/10", **options | dict(seed=4))
+
+
+@pytest.mark.parametrize("file", sorted(benchmark.FOLDER.glob("known_language_*.csv")), ids=lambda file: file.stem)
+def test_the_stored_runs_are_those_of_the_plan(file):
+    """Every unit of its group for as many seeds as the file has, each line with a gap that its curve adds up to."""
+    group = file.stem.removeprefix("known_language_")
+    with open(file, encoding="utf-8") as opened:
+        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
+    units = benchmark.units(group, len({line["seed"] for line in lines}))
+    keys = [(line["scheme"], int(line["num_steps"]), float(line["rate"]), int(line["seed"])) for line in lines]
+    assert keys == [unit[:4] for unit in units]
+    assert {int(line["carried"]) * 10 for line in lines} == ({units[0][1]} if group == "carry" else {0})
+    for line in lines:
+        curve = [float(value) for value in line["curve"].split()]
+        if len(curve) == int(line["num_tokens"]):
+            assert sum(curve) == pytest.approx(float(line["gap"]), abs=5e-4) and max(curve) < 0
+
+
+def test_an_unknown_group_ends_the_command():
+    with pytest.raises(SystemExit, match="GROUP is one of: tuning, schemes"):
+        benchmark.main("curriculum")
 
 
 def test_sentences_are_wrapped_words():

@@ -4,16 +4,25 @@ The hidden state is one of three topics and a phase of the sentence. The phases 
 connective. Articles and connectives are the same in every topic; nouns and verbs differ.
 """
 
+import copy
 import textwrap
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from .. import objectives
+from .. import draws, objectives
+from ..masks import nested_masks, random_masks, random_orders
 from ..models.hmm import HiddenMarkovModel
+from ..models.shortfall import Shortfall
+from ..models.text_curves import order_gap
 from ..models.transformer import MaskedTransformer
+from ..protocol import ConditionalModel, VocabularyModel, answers
+from ..score import chain_rule, mean_score, score_curve
 from ..training import History, fit
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
@@ -26,14 +35,51 @@ ADVANCE, HOLD = 0.85, 0.10  # probabilities of the next phase and of the same on
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
+SMALL, LARGE = dict(width=48), dict(width=192)  # options of MaskedTransformer: 88 thousand weights, 1.3 million
 
-# The choice of the tokens to predict in training: 5 of 32 tokens are BERT's 15%, 13 are 40%
-SCHEMES: dict[str, Callable[[MaskedTransformer, Tensor, Generator], Tensor]] = {
+
+def tokens(share: float, num_tokens: int) -> int:
+    """The whole number of tokens nearest to a share of all: of 32 tokens, 15% are 5 and 40% are 13."""
+    return round(share * num_tokens)
+
+
+def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
+    """The area from rows x [N, D] with small sizes drawn more often: size m with P(m) in proportion to m^-1/2.
+
+    A score of size m is divided by P(m), so that the mean is the area, as for `objectives.stratified_size`; the sizes
+    of the N rows are spread evenly over the distribution P as they are there over 1..D. Nats per row.
+    """
+    num_rows, every = len(x), torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
+    probs = every.rsqrt() / every.rsqrt().sum()
+    place = (random_orders(num_rows, 1, generator=generator)[0] + draws.rand([num_rows], None, generator)) / num_rows
+    sizes = 1 + torch.searchsorted(probs.cumsum(0)[:-1], place, right=True)
+    observed = random_masks(model.num_tokens, sizes[None], generator=generator)
+    return mean_score(model, x, observed, (sizes * probs[sizes - 1])[None]).mean()
+
+
+def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, generator: Generator) -> Tensor:
+    """D times the mean score of `scored` tokens of each row x [N, D], drawn among `hidden` tokens. Nats per row."""
+    rank = random_orders(model.num_tokens, len(x), generator=generator)
+    answer = answers(model, x, rank >= hidden)
+    return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
+
+
+def _fixed(share: float) -> Callable[[Any, Tensor, Generator], Tensor]:
+    return lambda net, x, g: objectives.fixed_size(net, x, tokens(share, net.num_tokens), share_masks=False,
+                                                   generator=g)
+
+
+# The choice of the tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
+SCHEMES: dict[str, Callable[[Any, Tensor, Generator], Tensor]] = {
     "uniform sizes": lambda net, x, g: objectives.stratified_size(net, x, generator=g),
-    "fixed 40%": lambda net, x, g: objectives.fixed_size(net, x, 13, share_masks=False, generator=g),
-    "fixed 15%": lambda net, x, g: objectives.fixed_size(net, x, 5, share_masks=False, generator=g),
-    "15%, 80/10/10": lambda net, x, g: objectives.eighty_ten_ten(net, x, 5, generator=g),
+    "weighted sizes": lambda net, x, g: weighted_size(net, x, generator=g),
+    "fixed 40%": _fixed(0.4),
+    "fixed 15%": _fixed(0.15),
+    "15%, 80/10/10": lambda net, x, g: objectives.eighty_ten_ten(net, x, tokens(0.15, net.num_tokens), generator=g),
 }
+HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
+OBJECTIVES = SCHEMES | {HIDE_MORE: lambda net, x, g: hide_more(
+    net, x, tokens(0.4, net.num_tokens), tokens(0.15, net.num_tokens), generator=g)}
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
@@ -59,20 +105,129 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), width)
 
 
-def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, track: dict[str, Callable] | None = None,
-             track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
-    """A new MaskedTransformer trained on `language()` by one of SCHEMES: (network, History), nats per row.
+def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
+             num_tokens: int = 32, track: dict[str, Callable] | None = None, track_every: int = 100,
+             **shape: int) -> tuple[MaskedTransformer, History]:
+    """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
     schemes with the same seed share the weights and the rows. track: {name: function of the network}, as in `fit`;
-    shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1.
+    shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not positive.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
-    truth, generator = language(), torch.Generator().manual_seed(seed)
+    _check_scheme(scheme)
+    truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
+    track = {key: partial(measure, net) for key, measure in (track or {}).items()}
+    return net, _train(net, scheme, truth, generator, num_steps, learning_rate, WARM_UP, track, track_every)
+
+
+def carry_on(net: MaskedTransformer, *, seed: int, num_steps: int, learning_rate: float) -> MaskedTransformer:
+    """A copy of the network, trained for `num_steps` more with uniform sizes, on rows of its own.
+
+    The rate warms up over a sixth of these steps and falls to zero again. Raises ValueError as `pretrain`.
+    """
+    net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
+    _train(net, "uniform sizes", language(net.num_tokens), generator, num_steps, learning_rate, num_steps // 6, {}, 100)
+    return net
+
+
+def _train(net: MaskedTransformer, scheme: str, truth: HiddenMarkovModel, generator: Generator, num_steps: int,
+           learning_rate: float, warm_up: int, track: dict[str, Callable], track_every: int) -> History:
     rows = iter(truth.sample(num_steps * BATCH, generator=generator).split(BATCH))
-    history = fit(lambda: SCHEMES[scheme](net, next(rows), generator), net.parameters(), num_steps=num_steps,
-                  learning_rate=LEARNING_RATE, decay=True, warm_up=WARM_UP, track_every=track_every, name=scheme,
-                  track={key: partial(measure, net) for key, measure in (track or {}).items()})
-    return net, history
+    return fit(lambda: OBJECTIVES[scheme](net, next(rows), generator), net.parameters(), num_steps=num_steps,
+               learning_rate=learning_rate, decay=True, warm_up=warm_up, track=track, track_every=track_every,
+               name=scheme)
+
+
+def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
+         **shape: int) -> tuple[MaskedTransformer, float]:
+    """The network of `pretrain`, from a file in `folder` where it was trained before: (network, CPU seconds).
+
+    The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
+    """
+    _check_scheme(scheme)
+    about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
+                                 **shape)
+    words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]
+    file = folder / f"{', '.join(words)}.pt"
+    if file.exists():
+        found = torch.load(file, weights_only=True)
+        net = MaskedTransformer(num_tokens, len(WORDS), **shape, generator=torch.Generator())
+        net.load_state_dict(found["weights"])
+        return net, found["seconds"]
+    began = time.process_time()
+    net, _ = pretrain(scheme, **about)
+    seconds = time.process_time() - began
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(dict(weights=net.state_dict(), seconds=seconds), new := file.with_suffix(".new"))
+    new.replace(file)
+    return net, seconds
+
+
+def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
+         at: Sequence[int] | None = None) -> dict[str, Any]:
+    """How far a network stops below the exact values of the language, in nats per row, by every reading.
+
+    Rows, masks and orders are new draws for each seed, the same for all networks: errors over seeds include theirs.
+
+        gap, gap_error  area minus expected LML, and its standard error over rows
+        curve           the distance below the exact curve at each size, nats per token (a list)
+        size 1, 15%, 40%  D S(m) minus its exact value, at one size
+        own             the same for the objective of its scheme; for 80/10/10 the objective itself
+        left to right, order_error  log q along this order minus log p, mean and standard error over rows
+        best order      the same along the best of the orders below, left to right and its reverse: the order that is
+                        best on one half of the rows is scored on the other half
+        mixture, mixture_error, mixture_half  log of the mixture over `num_orders` random orders minus their mean, its
+                        standard error over rows, and the same with half as many orders
+        spread          standard deviation of log q over orders
+
+    at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows; with
+    num_orders=0 they are left out. Raises ValueError: an unknown scheme, counts out of range.
+    """
+    _check_scheme(scheme)
+    truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
+    shortfall, length = Shortfall(net, truth), net.num_tokens
+    x = truth.sample(4 * num_rows, generator=generator)
+    curve = score_curve(shortfall, x[:num_rows], at, share_masks=False, generator=generator)
+    area = curve.area(rows="sample")
+    single = 1, tokens(0.15, length), tokens(0.4, length)
+    sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
+    judged = net if scheme == "15%, 80/10/10" else shortfall
+    ahead = torch.arange(length)
+    with torch.no_grad():
+        own = OBJECTIVES[scheme](judged, x, generator)
+        one = chain_rule(shortfall, x[:num_rows], ahead.flip(0)[None]).sum(-1)[0]
+    found = {"gap": area.mean, "gap_error": area.stderr, "curve": curve.mean.tolist(),
+             **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)), "own": float(own),
+             "left to right": float(one.mean()), "order_error": float(one.std() / num_rows**0.5)}
+    if num_orders:
+        orders = torch.cat([random_orders(length, num_orders, generator=generator), ahead[None], ahead.flip(0)[None]])
+        every = along(net, truth, x[:num_rows // 8], orders)
+        log_prob, below = (torch.stack(part) for part in zip(*every, strict=True))  # [orders, rows]
+        half = num_rows // 16
+        first, second = below[:, :half].mean(1), below[:, half:].mean(1)  # [orders]
+        log_prob = log_prob[:num_orders]
+        gain = order_gap(log_prob)
+        halves = torch.stack([order_gap(part) for part in log_prob.chunk(2)])
+        found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
+                  "mixture": float(gain.mean()), "mixture_error": float(gain.std() / len(gain) ** 0.5),
+                  "mixture_half": float(halves.mean()), "spread": float(log_prob.std(0).mean())}
+    return found
+
+
+def along(net: VocabularyModel, truth: VocabularyModel, x: Tensor, orders: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """For each of the orders [Q, D]: log q(x) by the chain rule, and minus KL(truth || q) summed along it, nats [N].
+
+    The second has the mean of log q(x) - log p(x), without the noise of the words that happen to stand in x [N, D].
+    """
+    steps = torch.arange(orders.shape[1])
+    for order in orders:
+        observed = nested_masks(order)
+        with torch.no_grad():
+            q, p = (model.vocabulary_log_prob(x[:, None], observed)[:, steps, order].double() for model in (net, truth))
+        yield q.gather(-1, x[:, order, None]).sum((-1, -2)), (p.exp() * (q - p)).sum((-1, -2))
+
+
+def _check_scheme(scheme: str) -> None:
+    if scheme not in OBJECTIVES:
+        raise ValueError(f"scheme must be one of {', '.join(map(repr, OBJECTIVES))}, got {scheme!r}")
