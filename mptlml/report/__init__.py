@@ -26,6 +26,6 @@ from .records import figure_data, glue
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PAPER", "PURPLE", "RED", "SKY", "TRUTH", "ClaimError", "bracket", "claim",
-    "closing", "data_used", "figure_data", "glue", "glue_figure", "guesses", "label_lines", "moving", "not_run", "start",
-    "stored", "table",
+    "closing", "data_used", "figure_data", "glue", "glue_figure", "guesses", "label_lines", "moving", "not_run",
+    "start", "stored", "table",
 ]
