@@ -1,0 +1,74 @@
+"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | scores]
+
+repair: trains AntiBERTy further on germline genes of other species, by each scheme of
+`mptlml.studies.real_network.SCHEMES`, from several seeds, and at other learning rates from one; scores human genes
+before, half-way and after. Writes book/data/real_network_repair.csv, one line per gene and stage: its score at each
+masking rate in nats per token (the first, 1%, is the mean over several masks of one residue each), and the objective of
+the batch that follows. scores: writes book/data/real_network_scores.csv, one line for each of some genes, antibodies
+and mutants: its curve's area with the error of the masks, pseudo-log-likelihood, left to right, and the sums along
+random orders, in nats per sequence. The masks of sequences of one length are the same. Together an hour of one core.
+"""
+
+import time
+from functools import partial
+
+import numpy as np
+import torch
+
+from mptlml import random_orders
+from mptlml.draws import seeded
+from mptlml.models.text_curves import spaced_sizes
+from mptlml.studies import real_network as study
+
+from .results import write_results
+
+SEEDS, OTHER_RATES = (0, 1, 2), (2e-5, 1e-4)
+REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "objective",
+                 *(f"at {rate:g}" for rate in study.RATES), "seconds")
+SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
+                 "sizes", "curve", "seconds")
+NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 3
+
+
+def repair(scheme, seed, learning_rate, num_steps):
+    """The lines of one run, as REPAIR_FIELDS says."""
+    began = time.process_time()
+    lm, sequences = study.load_network().lm, study.load_sequences()
+    genes = study.spread_out(sequences.tested, study.NUM_GENES)
+    history = study.fine_tune(lm, sequences.trained, scheme, seed=seed, num_steps=num_steps,
+                              learning_rate=learning_rate, track={"curve": partial(study.read_curve, lm, genes)})
+    seconds = time.process_time() - began
+    for step, curve in zip(history.at, history.tracked["curve"], strict=True):
+        objective = history.objective[min(step, num_steps - 1)]
+        for gene, tokens in enumerate(curve.lengths):
+            yield (scheme, seed, f"{learning_rate:g}", step, gene, tokens, f"{objective:.3f}",
+                   *(f"{score:.4f}" for score in curve.scores[:, gene]), f"{seconds:.0f}")
+
+
+def scores(name):
+    """The one line of a sequence, as SCORES_FIELDS says."""
+    began = time.process_time()
+    lm, text = study.load_network().lm, study.scored()[name]
+    curve = lm.curves([text], partial(spaced_sizes, count=NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))[0]
+    area, length = curve.area(), curve.num_tokens
+    pseudo = lm.pseudo_log_likelihood([text]).item()
+    orders = []
+    if name not in study.mutants("trastuzumab"):  # mutants are compared by area and pseudo-log-likelihood
+        left_to_right = torch.arange(length - 1, -1, -1)[None]
+        some = random_orders(length, NUM_ORDERS, generator=seeded(13, 1))
+        orders = lm.chain_rule(text, torch.cat([left_to_right, some])).sum(-1).tolist()
+    first, *others = orders or [np.nan]
+    yield (name, length, f"{area.mean:.3f}", f"{area.stderr:.3f}", f"{pseudo:.3f}", f"{first:.3f}",
+           " ".join(f"{total:.3f}" for total in others), " ".join(map(str, curve.sizes)),
+           " ".join(" ".join(f"{score:.4f}" for score in row) for row in curve.scores),
+           f"{time.process_time() - began:.0f}")
+
+
+def main(*parts):
+    if "repair" in parts or not parts:
+        units = [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for seed in SEEDS for scheme in study.SCHEMES]
+        units[3:3] = [(scheme, 0, rate, study.NUM_STEPS // 2) for rate in OTHER_RATES for scheme in study.SCHEMES]
+        write_results("real_network_repair", "real_network repair", REPAIR_FIELDS, repair, units)
+    if "scores" in parts or not parts:
+        units = [(name,) for name in study.scored()]
+        write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
