@@ -10,7 +10,8 @@ random orders, in nats per sequence. The masks of sequences of one length are th
 """
 
 import time
-from functools import partial
+from functools import cache, partial
+from itertools import count
 
 import numpy as np
 import torch
@@ -26,8 +27,21 @@ SEEDS, OTHER_RATES = (0, 1, 2), (2e-5, 1e-4)
 REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "objective",
                  *(f"at {rate:g}" for rate in study.RATES), "seconds")
 SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
-                 "sizes", "curve", "seconds")
-NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 3
+                 "sizes", "curve")
+NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
+
+
+@cache
+def network():
+    """The network as it comes, to be read only."""
+    return study.load_network().lm
+
+
+@cache
+def before():
+    """The curve of the network as it comes, the same for all runs."""
+    sequences = study.load_sequences()
+    return study.read_curve(network(), study.spread_out(sequences.tested, study.NUM_GENES))
 
 
 def repair(scheme, seed, learning_rate, num_steps):
@@ -35,8 +49,10 @@ def repair(scheme, seed, learning_rate, num_steps):
     began = time.process_time()
     lm, sequences = study.load_network().lm, study.load_sequences()
     genes = study.spread_out(sequences.tested, study.NUM_GENES)
-    history = study.fine_tune(lm, sequences.trained, scheme, seed=seed, num_steps=num_steps,
-                              learning_rate=learning_rate, track={"curve": partial(study.read_curve, lm, genes)})
+    stages = count()
+    history = study.fine_tune(
+        lm, sequences.trained, scheme, seed=seed, num_steps=num_steps, learning_rate=learning_rate,
+        track={"curve": lambda: study.read_curve(lm, genes) if next(stages) else before()})
     seconds = time.process_time() - began
     for step, curve in zip(history.at, history.tracked["curve"], strict=True):
         objective = history.objective[min(step, num_steps - 1)]
@@ -47,27 +63,27 @@ def repair(scheme, seed, learning_rate, num_steps):
 
 def scores(name):
     """The one line of a sequence, as SCORES_FIELDS says."""
-    began = time.process_time()
-    lm, text = study.load_network().lm, study.scored()[name]
+    lm, text = network(), study.scored()[name]
     curve = lm.curves([text], partial(spaced_sizes, count=NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))[0]
     area, length = curve.area(), curve.num_tokens
     pseudo = lm.pseudo_log_likelihood([text]).item()
     orders = []
-    if name not in study.mutants("trastuzumab"):  # mutants are compared by area and pseudo-log-likelihood
-        left_to_right = torch.arange(length - 1, -1, -1)[None]
-        some = random_orders(length, NUM_ORDERS, generator=seeded(13, 1))
-        orders = lm.chain_rule(text, torch.cat([left_to_right, some])).sum(-1).tolist()
-    first, *others = orders or [np.nan]
-    yield (name, length, f"{area.mean:.3f}", f"{area.stderr:.3f}", f"{pseudo:.3f}", f"{first:.3f}",
-           " ".join(f"{total:.3f}" for total in others), " ".join(map(str, curve.sizes)),
-           " ".join(" ".join(f"{score:.4f}" for score in row) for row in curve.scores),
-           f"{time.process_time() - began:.0f}")
+    if name not in study.mutants():  # they are compared by area and pseudo-log-likelihood
+        orders = [torch.arange(length - 1, -1, -1)]  # left to right
+    if name in study.chains():
+        orders += random_orders(length, NUM_ORDERS, generator=seeded(13, 1))
+    sums = lm.chain_rule(text, torch.stack(orders)).sum(-1).tolist() if orders else [np.nan]
+    yield (name, length, f"{area.mean:.3f}", f"{area.stderr:.3f}", f"{pseudo:.3f}", f"{sums[0]:.3f}",
+           " ".join(f"{total:.3f}" for total in sums[1:]), " ".join(map(str, curve.sizes)),
+           " ".join(f"{score:.4f}" for score in curve.scores.flatten()))
 
 
 def main(*parts):
     if "repair" in parts or not parts:
-        units = [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for seed in SEEDS for scheme in study.SCHEMES]
-        units[3:3] = [(scheme, 0, rate, study.NUM_STEPS // 2) for rate in OTHER_RATES for scheme in study.SCHEMES]
+        units = [("uniform sizes", 0, study.LEARNING_RATE, 2 * study.NUM_STEPS)]
+        units += [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for seed in SEEDS for scheme in study.SCHEMES]
+        units += [("fixed 15%", 0, study.LEARNING_RATE, 2 * study.NUM_STEPS)]
+        units += [(scheme, 0, rate, study.NUM_STEPS) for rate in OTHER_RATES for scheme in study.SCHEMES]
         write_results("real_network_repair", "real_network repair", REPAIR_FIELDS, repair, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]

@@ -45,7 +45,7 @@ ANTIBODIES = {
 
 RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 NUM_GENES, MASKS_OF_ONE = 16, 6  # genes scored in the stored runs; masks of one residue each for a gene's first rate
-BATCH, WARM_UP, NUM_STEPS = 8, 20, 50
+BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
     "uniform sizes": objectives.stratified_size,
@@ -143,19 +143,26 @@ def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
 
     (Anarci's own columns do not serve: it numbers genes of some species otherwise, so that equal letters stand apart.)
     """
-    width = max(map(len, others))
-    there = np.array([np.frombuffer(s.ljust(width).encode(), np.uint8) for s in others])
-    lengths, place = np.array([len(s) for s in others]), np.arange(width + 1, dtype=np.int16)
-    found = np.empty((len(sequences), len(others)))
-    for i, sequence in enumerate(sequences):
-        row = np.broadcast_to(place, (len(others), width + 1))  # Wagner and Fischer's table, one letter a row
-        for letter in sequence.encode():
-            new = np.empty_like(row)
-            new[:, 0] = row[:, 0] + 1
-            new[:, 1:] = np.minimum(row[:, :-1] + (there != letter), row[:, 1:] + 1)
-            row = np.minimum.accumulate(new - place, 1) + place
-        found[i] = 1 - row[np.arange(len(others)), lengths] / np.maximum(lengths, len(sequence))
+    there = _letters(others)[:, None]  # [width, 1, M]
+    lengths, found = np.array([len(s) for s in others]), np.empty((len(sequences), len(others)))
+    for start in range(0, len(sequences), 64):
+        some = sequences[start: start + 64]
+        # Row i of Wagner and Fischer's table, minus the column's number: [width + 1, n, M]
+        row = np.zeros((len(there) + 1, len(some), len(others)), dtype=np.int16)
+        for i, letter in enumerate(_letters(some)[:, :, None]):
+            new = row + np.int16(1)
+            np.minimum(new[1:], row[:-1] + (there != letter) - np.int16(1), out=new[1:])
+            row = np.minimum.accumulate(new, 0)
+            for n in (n for n, sequence in enumerate(some) if len(sequence) == i + 1):
+                distance = row[lengths, n, np.arange(len(others))] + lengths
+                found[start + n] = 1 - distance / np.maximum(lengths, i + 1)
     return found
+
+
+def _letters(sequences: Sequence[str]) -> np.ndarray:
+    """Sequences as columns of bytes, filled up with spaces: [width, N]."""
+    width = max(map(len, sequences))
+    return np.array([np.frombuffer(s.ljust(width).encode(), np.uint8) for s in sequences]).T
 
 
 def spread_out(texts: Sequence[str], count: int) -> list[str]:
@@ -204,22 +211,26 @@ def read_curve(lm: MaskedLM, texts: Sequence[str], *, seed: int = 13) -> RateCur
 
 
 def scored() -> dict[str, str]:
-    """The sequences of the stored scores, as texts by name: germline genes, antibodies, and mutants of one chain.
+    """The sequences of the stored scores, as texts by name: some germline genes, the chains, and mutants of one."""
+    genes = spread_out(load_sequences().tested, NUM_GENES)[::2]
+    return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains() | mutants()
 
-    The mutant "trastuzumab heavy P14A" has alanine in place of the proline of place 14; alanine itself becomes glycine.
+
+def chains() -> dict[str, str]:
+    """The chains of ANTIBODIES as texts, by name: "trastuzumab heavy", ..."""
+    return {f"{name} {kind}": spaced(chain) for name, pair in ANTIBODIES.items()
+            for kind, chain in zip(("heavy", "light"), pair, strict=True)}
+
+
+def mutants(count: int = 6) -> dict[str, str]:
+    """Single mutants of trastuzumab's heavy chain at `count` places spread over it, as texts by name.
+
+    "trastuzumab heavy P18A" has alanine in place of the proline of place 18; alanine itself becomes glycine.
     """
-    found = {f"gene {k}": text for k, text in enumerate(spread_out(load_sequences().tested, NUM_GENES))}
-    for name, pair in ANTIBODIES.items():
-        found |= {f"{name} {kind}": spaced(chain) for kind, chain in zip(("heavy", "light"), pair, strict=True)}
-    return found | mutants("trastuzumab")
-
-
-def mutants(name: str, count: int = 8) -> dict[str, str]:
-    """Texts of single mutants of an antibody's heavy chain, at `count` places spread over it: see `scored`."""
-    chain, found = ANTIBODIES[name][0], {}
+    chain, found = ANTIBODIES["trastuzumab"][0], {}
     for j in np.linspace(0, len(chain) - 1, count + 2).round().astype(int)[1:-1]:
         other = "G" if chain[j] == "A" else "A"
-        found[f"{name} heavy {chain[j]}{j + 1}{other}"] = spaced(chain[:j] + other + chain[j + 1:])
+        found[f"trastuzumab heavy {chain[j]}{j + 1}{other}"] = spaced(chain[:j] + other + chain[j + 1:])
     return found
 
 
