@@ -1,9 +1,9 @@
-"""A network that was trained for real, AntiBERTy, the sequences that it is asked about, and its repair.
+"""A network that somebody else trained, AntiBERTy, the sequences that it is asked about, and its repair.
 
 AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million antibody sequences. Its
-package `antiberty` holds the weights; the package `anarci` holds the germline genes: the pieces of sequence from which a
-body makes its antibodies, before they mutate. Both are read as data and never imported. A text is a chain of residues,
-one letter each, with spaces between.
+package `antiberty` holds the weights; the package `anarci` holds germline genes, from which a body puts its antibodies
+together. Both packages are read as data and never imported. A text is a chain of residues, one letter each, with spaces
+between.
 """
 
 import ast
