@@ -49,8 +49,8 @@ BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
     "uniform sizes": objectives.stratified_size,
-    "fixed 40%": partial(objectives.bernoulli_rate, rate=0.40),
     "fixed 15%": partial(objectives.bernoulli_rate, rate=0.15),
+    "fixed 40%": partial(objectives.bernoulli_rate, rate=0.40),
 }
 
 
