@@ -2,7 +2,7 @@
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
 `mptlml.studies.real_network.SCHEMES` from several seeds, once for twice as long, and scores human genes before and
-after. Writes book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate in
+after. Writes book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate,
 nats per token (the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that
 follows.
 
