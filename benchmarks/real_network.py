@@ -1,14 +1,17 @@
-"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | scores]
+"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | scores | guesses]
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
-`mptlml.studies.real_network.SCHEMES` from several seeds, once for twice as long, and scores human genes before and
-after. Writes book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate,
-nats per token (the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that
-follows.
+`mptlml.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
+book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate, nats per token
+(the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that follows.
 
 scores: writes book/data/real_network_scores.csv, one line for each of some genes, chains and mutants, in nats per
 sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along
 random orders, and the curve under each mask. Sequences of one length have their masks in common.
+
+guesses: writes book/data/real_network_guesses.csv, one line for each residue of one gene at several rates, before and
+after the first run of repair: whether it is hidden, the residue that the network finds most probable there, its
+probability, and that of the true one.
 
 Together they take half an hour of one core.
 """
@@ -32,6 +35,8 @@ REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "o
                  *(f"at {rate:g}" for rate in study.RATES), "seconds")
 SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
                  "sizes", "curve")
+GUESSES_FIELDS = ("stage", "rate", "place", "residue", "hidden", "guess", "probability", "probability_of_truth")
+SHOWN_RATES = (0.05, 0.5, 0.95)
 NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
 
 
@@ -82,12 +87,29 @@ def scores(name):
            " ".join(f"{score:.4f}" for score in curve.scores.flatten()))
 
 
+def guesses(stage):
+    """The lines of the network "before" or "after" its repair, as GUESSES_FIELDS says."""
+    lm, sequences = study.load_network().lm, study.load_sequences()
+    if stage == "after":
+        study.fine_tune(lm, sequences.trained, "uniform sizes", seed=0)
+    text = sequences.tested[0]
+    for rate in SHOWN_RATES:
+        observed, answer = study.guesses(lm, text, rate, seeded(13, round(100 * rate)))
+        best, word = answer.exp().max(-1)
+        true = answer.gather(1, lm.encode(text)[:, None])[:, 0].exp()
+        for place, residue in enumerate(text.split()):
+            guess = lm.tokenizer.convert_ids_to_tokens(int(word[place]))
+            yield (stage, rate, place + 1, residue, int(not observed[place]), guess, f"{best[place]:.3f}",
+                   f"{true[place]:.4f}")
+
+
 def main(*parts):
     if "repair" in parts or not parts:
-        rate, short = study.LEARNING_RATE, study.NUM_STEPS
-        units = [(scheme, seed, rate, short) for scheme in study.SCHEMES for seed in SEEDS]
-        units.append(("uniform sizes", 0, rate, 2 * short))
+        units = [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
         write_results("real_network_repair", "real_network repair", REPAIR_FIELDS, repair, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]
         write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
+    if "guesses" in parts or not parts:
+        units = [("before",), ("after",)]
+        write_results("real_network_guesses", "real_network guesses", GUESSES_FIELDS, guesses, units)
