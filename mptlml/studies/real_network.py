@@ -93,7 +93,7 @@ def load_network(name: str | None = None) -> Network:
         return Network(_antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True)
     missing = name or "The package antiberty 0.1.3"
     return Network(_small_network(), "a small BERT", f"{missing} was not at hand here: a small BERT, trained on this "
-                   "page for a few seconds, stands in, and nothing on this page is about a network in use.")
+                   "page for a few seconds, stands in. What the page computes itself is not about a network in use.")
 
 
 def load_sequences() -> Sequences:
@@ -103,10 +103,10 @@ def load_sequences() -> Sequences:
     """
     folder = _folder("anarci")
     if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
-        texts = [text for text in load_glue("cola").texts if 30 < len(text) < 60]
-        half = len(texts) // 2
-        return Sequences(texts[:half], texts[half:], "sentences", "Germline genes were not at hand here, or no network "
-                         "that reads them: sentences stand in.")
+        tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
+                           for train in (False, True))
+        return Sequences(tested, trained, "sentences", "Germline genes were not at hand here, or no network that reads "
+                         "them: sentences stand in.")
     human, others = _far_apart(folder)
     return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
 
@@ -162,7 +162,7 @@ def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
 def _letters(sequences: Sequence[str]) -> np.ndarray:
     """Sequences as columns of bytes, filled up with spaces: [width, N]."""
     width = max(map(len, sequences))
-    return np.array([np.frombuffer(s.ljust(width).encode(), np.uint8) for s in sequences]).T
+    return np.array([np.frombuffer(s.ljust(width).encode("ascii", "replace"), np.uint8) for s in sequences]).T
 
 
 def spread_out(texts: Sequence[str], count: int) -> list[str]:
