@@ -1,0 +1,289 @@
+"""A network that somebody else trained, AntiBERTy, the sequences that it is asked about, and its repair.
+
+AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million antibody sequences. Its
+package `antiberty` holds the weights; the package `anarci` holds germline genes, from which a body puts its antibodies
+together. Both packages are read as data and never imported. A text is a chain of residues, one letter each, with spaces
+between.
+"""
+
+import ast
+import importlib.util
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from .. import draws, objectives
+from ..data.text import from_hub, load_glue, make_tokenizer
+from ..extras import needs
+from ..models.masked_lm import MaskedLM
+from ..models.text_curves import RateCurve
+from ..training import History, fit
+
+RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
+CHAINS = "HKL"  # heavy, and the two kinds of light chain
+CEILING = 0.8  # training sequences as like a human one as this, or more, are left out
+
+# The variable domains (heavy, light) of three antibodies in use, as Jain et al. (2017) list them.
+ANTIBODIES = {
+    "trastuzumab": (
+        "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS",
+        "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTISSLQPEDFATYYCQQHYTTPPTFGQGTKVEIK"),
+    "adalimumab": (
+        "EVQLVESGGGLVQPGRSLRLSCAASGFTFDDYAMHWVRQAPGKGLEWVSAITWNSGHIDYADSVEGRFTISRDNAKNSLYLQMNSLRAEDTAVYYCAKVSYLSTASSLDYWGQGTLVTVSS",
+        "DIQMTQSPSSLSASVGDRVTITCRASQGIRNYLAWYQQKPGKAPKLLIYAASTLQSGVPSRFSGSGSGTDFTLTISSLQPEDVATYYCQRYNRAPYTFGQGTKVEIK"),
+    "pembrolizumab": (
+        "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSSTTTAYMELKSLQFDDTAVYYCARRDYRFDMGFDYWGQGTTVTVSS",
+        "EIVLTQSPATLSLSPGERATLSCRASKGVSTSGYSYLHWYQQKPGQAPRLLIYLASYLESGVPARFSGSGSGTDFTLTISSLEPEDFAVYYCQHSRDLPLTFGGGTKVEIK"),
+}
+
+RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+NUM_GENES, MASKS_OF_ONE = 16, 6  # genes scored in the stored runs; masks of one residue each for a gene's first rate
+BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
+LEARNING_RATE = 5e-5
+SCHEMES: dict[str, Callable[..., Tensor]] = {
+    "uniform sizes": objectives.stratified_size,
+    "fixed 15%": partial(objectives.bernoulli_rate, rate=0.15),
+    "fixed 40%": partial(objectives.bernoulli_rate, rate=0.40),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """lm: the network; `source` names it, `note` warns of a stand-in, `is_real` says whether it is AntiBERTy."""
+
+    lm: MaskedLM
+    source: str
+    note: str = ""
+    is_real: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences:
+    """tested and trained: texts that share no family, [N] each; `source` names them, `note` warns of a stand-in."""
+
+    tested: list[str]
+    trained: list[str]
+    source: str
+    note: str = ""
+
+
+def spaced(sequence: str) -> str:
+    """A chain as a text: its letters with spaces between. Raises ValueError: a letter that is no residue."""
+    if not sequence or (unknown := set(sequence) - set(RESIDUES)):
+        raise ValueError(f"a chain is made of the letters {RESIDUES}, not of {sorted(unknown) if sequence else 'none'}")
+    return " ".join(sequence)
+
+
+def load_network(name: str | None = None) -> Network:
+    """The network of the name or folder, or else that of MPTLML_MASKED_LM, AntiBERTy, or a small one with a note."""
+    name = name or os.environ.get("MPTLML_MASKED_LM")
+    if name:
+        lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local))
+        if lm is not None:
+            return Network(lm, name)
+    folder = _folder("antiberty")
+    if folder is not None and not name:
+        return Network(_antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True)
+    missing = name or "The package antiberty 0.1.3"
+    return Network(_small_network(), "a small BERT", f"{missing} was not at hand here: a small BERT, trained on this "
+                   "page for a few seconds, stands in. What the page computes itself is not about a network in use.")
+
+
+def load_sequences() -> Sequences:
+    """Human germline genes to test on, each once, and those of other species to train on; or sentences, with a note.
+
+    A sequence to train on has less than CEILING in common with each of the human ones (`identity`).
+    """
+    folder = _folder("anarci")
+    if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
+        tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
+                           for train in (False, True))
+        return Sequences(tested, trained, "sentences", "Germline genes were not at hand here, or no network that reads "
+                         "them: sentences stand in.")
+    human, others = _far_apart(folder)
+    return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
+
+
+def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
+    """The V genes in anarci's folder, letters only: (human, one allele of each gene; of other species, all alleles).
+
+    Each sequence once, in the file's order.
+    """
+    text = (folder / "germlines.py").read_text(encoding="utf-8")
+    genes = ast.literal_eval(text[text.index("{"):].strip())["V"]
+    human: dict[str, str] = {}
+    others: dict[str, None] = {}
+    for chain in CHAINS:
+        for species, alleles in genes[chain].items():
+            for allele, aligned in alleles.items():
+                sequence = aligned.replace("-", "")
+                if species == "human":
+                    human.setdefault(allele.split("*")[0], sequence)
+                else:
+                    others.setdefault(sequence)
+    return list(dict.fromkeys(human.values())), [s for s in others if s not in set(human.values())]
+
+
+@cache
+def _far_apart(folder: Path) -> tuple[list[str], list[str]]:
+    """The human genes, and those of other species that have less than CEILING in common with each of them."""
+    human, others = germline_genes(folder)
+    return human, [other for other, most in zip(others, identity(others, human).max(1), strict=True) if most < CEILING]
+
+
+def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """1 - edit distance / length of the longer, [N, M] in [0, 1]: the fewest letters to change, insert or leave out.
+
+    (Anarci's own columns do not serve: it numbers genes of some species otherwise, so that equal letters stand apart.)
+    """
+    there = _letters(others)[:, None].copy()  # [width, 1, M]
+    lengths, found = np.array([len(s) for s in others]), np.empty((len(sequences), len(others)))
+    for start in range(0, len(sequences), 16):  # few enough for the processor's cache
+        some = sequences[start: start + 16]
+        # Row i of Wagner and Fischer's table, minus the column's number: [width + 1, n, M]
+        row = np.zeros((len(there) + 1, len(some), len(others)), dtype=np.int16)
+        for i, letter in enumerate(_letters(some)[:, :, None]):
+            new = row + np.int16(1)
+            np.minimum(new[1:], row[:-1] - (there == letter), out=new[1:])
+            row = np.minimum.accumulate(new, 0)
+            for n in (n for n, sequence in enumerate(some) if len(sequence) == i + 1):
+                distance = row[lengths, n, np.arange(len(others))] + lengths
+                found[start + n] = 1 - distance / np.maximum(lengths, i + 1)
+    return found
+
+
+def _letters(sequences: Sequence[str]) -> np.ndarray:
+    """Sequences as columns of bytes, filled up with spaces: [width, N]."""
+    width = max(map(len, sequences))
+    return np.array([np.frombuffer(s.ljust(width).encode("ascii", "replace"), np.uint8) for s in sequences]).T
+
+
+def spread_out(texts: Sequence[str], count: int) -> list[str]:
+    """`count` of the texts, at equal distances in the list."""
+    return [texts[k] for k in np.linspace(0, len(texts) - 1, count).round().astype(int)]
+
+
+def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
+              learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None,
+              track_every: int = 25, decay: bool = False) -> History:
+    """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
+
+    Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
+    schemes with one seed share the batches. Raises ValueError: an unknown scheme, too few texts.
+    """
+    if scheme not in SCHEMES or len(texts) < BATCH:
+        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))} and texts at least {BATCH}, got "
+                         f"{scheme!r} and {len(texts)}")
+    ids = [lm.encode(text) for text in texts]
+    width = max(map(len, ids))
+    rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)
+    lengths, order, generator = torch.tensor([len(i) for i in ids]), draws.seeded(seed), draws.seeded(seed, 1)
+    view, waiting = lm.at_length(width), torch.zeros(0, dtype=torch.long)
+
+    def objective() -> Tensor:
+        nonlocal waiting
+        if len(waiting) < BATCH:
+            waiting = torch.randperm(len(rows), generator=order)
+        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        return SCHEMES[scheme](view, rows[batch], lengths=lengths[batch], generator=generator)
+
+    lm.model.train()
+    try:
+        return fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=learning_rate, warm_up=WARM_UP,
+                   track=track, track_every=track_every, optimiser=torch.optim.AdamW, name=scheme, decay=decay)
+    finally:
+        lm.model.eval()
+
+
+def read_curve(lm: MaskedLM, texts: Sequence[str], *, seed: int = 13) -> RateCurve:
+    """The curve of texts at RATES, under masks that follow from the seed, so that two networks can be compared."""
+    corpus = lm.sentences(texts)
+    curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(seed))
+    ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(seed, 1))
+    return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths, curve.num_words)
+
+
+def scored() -> dict[str, str]:
+    """The sequences of the stored scores, as texts by name: some germline genes, the chains, and mutants of one."""
+    genes = spread_out(load_sequences().tested, NUM_GENES)[::2]
+    return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains() | mutants()
+
+
+def chains() -> dict[str, str]:
+    """The chains of ANTIBODIES as texts, by name: "trastuzumab heavy", ..."""
+    return {f"{name} {kind}": spaced(chain) for name, pair in ANTIBODIES.items()
+            for kind, chain in zip(("heavy", "light"), pair, strict=True)}
+
+
+def mutants(count: int = 6) -> dict[str, str]:
+    """Single mutants of trastuzumab's heavy chain at `count` places spread over it, as texts by name.
+
+    "trastuzumab heavy P18A" has alanine in place of the proline of place 18; alanine itself becomes glycine.
+    """
+    chain, found = ANTIBODIES["trastuzumab"][0], {}
+    for j in np.linspace(0, len(chain) - 1, count + 2).round().astype(int)[1:-1]:
+        other = "G" if chain[j] == "A" else "A"
+        found[f"trastuzumab heavy {chain[j]}{j + 1}{other}"] = spaced(chain[:j] + other + chain[j + 1:])
+    return found
+
+
+def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple[Tensor, Tensor]:
+    """What the network says where `rate` of a text is hidden: (observed bool [D], log-probabilities [D, V])."""
+    ids = lm.encode(text)
+    hidden = max(1, round(rate * len(ids)))
+    observed = torch.ones(len(ids), dtype=torch.bool)
+    observed[torch.randperm(len(ids), generator=generator)[:hidden]] = False
+    with torch.no_grad():
+        return observed, lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed[None])[0]
+
+
+def _folder(package: str) -> Path | None:
+    """Where a package lies, without importing it; None where it is not installed."""
+    spec = importlib.util.find_spec(package)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+
+
+def _antiberty(folder: Path) -> MaskedLM:
+    """The weights in a folder of antiberty as a MaskedLM without dropout, so that training follows from its seed."""
+    with needs("text"):
+        from transformers import BertConfig, BertTokenizer
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split()
+    tokenizer = BertTokenizer({word: k for k, word in enumerate(words)}, do_lower_case=False)
+    config = BertConfig.from_json_file(folder / "AntiBERTy_md_smooth" / "config.json")
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    lm = MaskedLM.random(config, tokenizer, seed=0)
+    weights = torch.load(folder / "AntiBERTy_md_smooth" / "pytorch_model.bin", weights_only=True, map_location="cpu")
+    own = lm.model.state_dict()
+    lm.model.load_state_dict({key: weights[key] for key in own})  # it also has heads for species and chain
+    return lm
+
+
+def _small_network(num_steps: int = 300) -> MaskedLM:
+    """Chapter 10's small BERT, trained for a few seconds at a fixed 15%."""
+    with needs("text"):
+        from transformers import ModernBertConfig
+    texts = load_glue("cola", train=True).texts + load_glue("mrpc", train=True).texts
+    pieces = make_tokenizer(texts, 120)
+    special = dict(pad_token_id=pieces.pad_token_id, cls_token_id=pieces.cls_token_id, bos_token_id=None,
+                   sep_token_id=pieces.sep_token_id, eos_token_id=None)
+    config = ModernBertConfig(vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+                              num_attention_heads=4, max_position_embeddings=130, global_attn_every_n_layers=1,
+                              initializer_range=0.1, **special)
+    lm, generator = MaskedLM.random(config, pieces, seed=1), draws.seeded(1)
+    rows, view = torch.stack(lm.blocks(texts, 40).rows), lm.at_length(40)
+
+    def objective() -> Tensor:
+        some = rows[torch.randint(len(rows), (32,), generator=generator)]
+        return objectives.fixed_size(view, some, 6, share_masks=False, generator=generator)
+
+    lm.model.train()
+    fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=3e-3, decay=True)
+    lm.model.eval()
+    return lm

@@ -1,0 +1,147 @@
+"""The network that somebody else trained: what is read of its packages, how close genes are, training, stand-ins."""
+
+import importlib.util
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import BertConfig, BertTokenizer
+
+from mptlml import report
+from mptlml.models.masked_lm import MaskedLM
+from mptlml.studies import real_network as study
+
+NEEDS = {name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+         for name in ("antiberty", "anarci")}
+
+
+def edit_distance(one, other):
+    """By the recursion itself."""
+    @cache
+    def between(i, j):
+        if not i or not j:
+            return i + j
+        return min(between(i - 1, j) + 1, between(i, j - 1) + 1, between(i - 1, j - 1) + (one[i - 1] != other[j - 1]))
+    return between(len(one), len(other))
+
+
+def tiny(seed=1):
+    """A small random network that reads residues."""
+    words = {word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *study.RESIDUES])}
+    config = BertConfig(vocab_size=25, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+                        max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    return MaskedLM.random(config, BertTokenizer(words, do_lower_case=False), seed=seed)
+
+
+TEXTS = [study.spaced(s) for s in ("ACDEFG", "ACDEFGH", "CCDE", "WYWYWYWY", "ACACAC", "LMNP", "QRSTV", "ACDQ", "KLM")]
+
+
+def test_identity_is_one_minus_the_edit_distance_over_the_longer():
+    letters = np.random.default_rng(0)
+    some = ["".join(letters.choice(list("ACDE"), letters.integers(1, 9))) for _ in range(20)]  # more than one chunk
+    expected = [[1 - edit_distance(a, b) / max(len(a), len(b)) for b in some[:9]] for a in some]
+    np.testing.assert_allclose(study.identity(some, some[:9]), expected, atol=1e-12)
+
+
+@NEEDS["anarci"]
+def test_training_genes_are_far_from_every_human_gene():
+    """Columns of the alignment would not do: the same rhesus gene stands one column farther on from the 16th."""
+    human, others = study.germline_genes(study._folder("anarci"))
+    assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(study.RESIDUES)
+    rhesus = ("EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT")
+    assert rhesus in others and study.identity([rhesus], human).max() > study.CEILING
+    sequences = study.load_sequences()
+    kept = [text.replace(" ", "") for text in sequences.trained]
+    assert rhesus not in kept and len(kept) == 628 and not sequences.note
+    found = study.identity(kept[::100], human[::40])
+    assert found[0, 0] == pytest.approx(1 - edit_distance(kept[0], human[0]) / max(len(kept[0]), len(human[0])))
+    assert found.max() < study.CEILING
+
+
+@NEEDS["antiberty"]
+def test_the_weights_are_where_they_belong(monkeypatch):
+    """With 16 of 107 residues hidden, a network with its weights in place is nearly sure of most."""
+    monkeypatch.delenv("MPTLML_MASKED_LM", raising=False)
+    found = study.load_network()
+    text = study.chains()["trastuzumab light"]
+    observed, answer = study.guesses(found.lm, text, 0.15, torch.Generator().manual_seed(1))
+    true = answer.gather(1, found.lm.encode(text)[:, None])[:, 0]
+    assert found.is_real and not found.note and (~observed).sum() == 16
+    assert true[~observed].median() > -0.4
+    assert answer.exp().sum(1).numpy() == pytest.approx(1, abs=1e-4)
+
+
+def test_without_the_packages_another_network_stands_in_and_says_so(monkeypatch):
+    monkeypatch.delenv("MPTLML_MASKED_LM", raising=False)
+    monkeypatch.setattr(study, "_folder", lambda package: None)
+    monkeypatch.setattr(study, "_small_network", partial(study._small_network, num_steps=2))
+    found, sequences = study.load_network(), study.load_sequences()
+    assert not found.is_real and "antiberty" in found.note and "Germline genes" in sequences.note
+    assert not set(sequences.tested) & set(sequences.trained)
+    assert len(found.lm.encode(study.chains()["adalimumab heavy"])) == 121  # a chain can be read, if not understood
+    found.lm.sentences(study.spread_out(sequences.tested, 12))
+
+
+def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
+    lm = tiny()
+    lm.model.save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
+    found = study.load_network()
+    assert (found.source, found.is_real, found.lm.vocab_size) == (str(tmp_path), False, 25)
+
+
+@pytest.mark.parametrize("scheme", study.SCHEMES)
+def test_every_scheme_trains_and_the_seed_decides(scheme):
+    def run(seed):
+        lm = tiny()
+        history = study.fine_tune(lm, TEXTS, scheme, seed=seed, num_steps=30, learning_rate=1e-2)
+        assert not lm.model.training
+        return history.objective, lm.pseudo_log_likelihood(TEXTS)
+    (first, told), (again, same), (other, _) = run(3), run(3), run(4)
+    assert first == again and torch.equal(told, same) and first != other
+    assert told.sum() > tiny().pseudo_log_likelihood(TEXTS).sum()  # it learns
+
+
+def test_schemes_of_one_seed_share_their_batches(monkeypatch):
+    seen = {}
+    for name in ("one", "two"):
+        def scheme(view, rows, *, lengths, generator, name=name):
+            seen.setdefault(name, []).append((rows.tolist(), lengths.tolist()))
+            return torch.stack([p.sum() for p in view.lm.model.parameters()]).sum() * 0
+        monkeypatch.setitem(study.SCHEMES, name, scheme)
+        study.fine_tune(tiny(), TEXTS, name, seed=5, num_steps=3)
+    assert seen["one"] == seen["two"] and len({str(batch) for batch in seen["one"]}) == 3
+    rows, lengths = seen["one"][0]
+    assert all(len(row) == 8 and set(row[length:]) <= {0} and 0 not in row[:length]
+               for row, length in zip(rows, lengths, strict=True))
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(ValueError, match="scheme must be one of"):
+        study.fine_tune(tiny(), TEXTS, "80/10/10", seed=1)
+    with pytest.raises(ValueError, match="at least 8"):
+        study.fine_tune(tiny(), TEXTS[:3], "fixed 15%", seed=1)
+    for sequence in ("ACB", ""):
+        with pytest.raises(ValueError, match="a chain is made of the letters"):
+            study.spaced(sequence)
+
+
+def test_mutants_differ_from_their_chain_where_they_say():
+    chain = study.chains()["trastuzumab heavy"].split()
+    for name, text in study.mutants().items():
+        change, letters = name.split()[-1], text.split()
+        assert [j for j in range(len(chain)) if chain[j] != letters[j]] == [int(change[1:-1]) - 1]
+        assert (chain[int(change[1:-1]) - 1], letters[int(change[1:-1]) - 1]) == (change[0], change[-1])
+
+
+def test_the_stored_runs_are_those_of_the_settings():
+    repair = pd.read_csv(report.stored("real_network_repair.csv"), comment="#")
+    scores = pd.read_csv(report.stored("real_network_scores.csv"), comment="#")
+    runs = repair[repair.step == study.NUM_STEPS].groupby(["scheme", "seed"]).gene.nunique()
+    assert set(repair.scheme) == set(study.SCHEMES) and set(repair.learning_rate) == {study.LEARNING_RATE}
+    assert len(runs) == 3 * len(study.SCHEMES) and set(runs) == {study.NUM_GENES}
+    assert {f"at {rate:g}" for rate in study.RATES} < set(repair.columns)
+    assert {*study.chains(), *study.mutants()} < set(scores.name) and scores.name.is_unique
