@@ -177,7 +177,7 @@ def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, n
         left to right, order_error  log q along this order minus log p, mean and standard error over rows
         best order      the same along the best of the orders below, left to right and its reverse: the order that is
                         best on one half of the rows is scored on the other half
-        mixture, mixture_error, mixture_half  log of the mixture over `num_orders` random orders minus their mean, its
+        mixture, mixture_error, mixture_half  log of the mixture over num_orders random orders minus their mean, its
                         standard error over rows, and the same with half as many orders
         spread          standard deviation of log q over orders
 
