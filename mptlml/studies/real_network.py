@@ -105,6 +105,7 @@ def load_sequences() -> Sequences:
     if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
+        trained = [text for text in trained if text not in set(tested)]
         return Sequences(tested, trained, "sentences", "Germline genes were not at hand here, or no network that reads "
                          "them: sentences stand in.")
     human, others = _far_apart(folder)
