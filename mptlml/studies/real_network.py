@@ -105,6 +105,7 @@ def load_sequences() -> Sequences:
     if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
+        trained = [text for text in trained if text not in set(tested)]
         return Sequences(tested, trained, "sentences", "Germline genes were not at hand here, or no network that reads "
                          "them: sentences stand in.")
     human, others = _far_apart(folder)
@@ -271,11 +272,12 @@ def _small_network(num_steps: int = 300) -> MaskedLM:
         from transformers import ModernBertConfig
     texts = load_glue("cola", train=True).texts + load_glue("mrpc", train=True).texts
     pieces = make_tokenizer(texts, 120)
-    special = dict(pad_token_id=pieces.pad_token_id, cls_token_id=pieces.cls_token_id, bos_token_id=None,
-                   sep_token_id=pieces.sep_token_id, eos_token_id=None)
-    config = ModernBertConfig(vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-                              num_attention_heads=4, max_position_embeddings=130, global_attn_every_n_layers=1,
-                              initializer_range=0.1, **special)
+    options: dict[str, Any] = dict(
+        vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=130, global_attn_every_n_layers=1, initializer_range=0.1,
+        pad_token_id=pieces.pad_token_id, cls_token_id=pieces.cls_token_id, sep_token_id=pieces.sep_token_id,
+        bos_token_id=None, eos_token_id=None)
+    config = ModernBertConfig(**options)
     lm, generator = MaskedLM.random(config, pieces, seed=1), draws.seeded(1)
     rows, view = torch.stack(lm.blocks(texts, 40).rows), lm.at_length(40)
 
