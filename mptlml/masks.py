@@ -47,6 +47,14 @@ def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 
 
+def spread_places(count: int, *, generator: Generator) -> Tensor:
+    """Places in [0, 1), uniform on each of `count` equal parts, one of each, in random order: float64 [count].
+
+    Raises ValueError: count below 1.
+    """
+    return (random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)) / count
+
+
 def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = (), *, generator: Generator) -> Tensor:
     """Mask sizes spread over 1..D: one from each of `num_strata` parts of equal width: int64 [num_strata, *shape].
 

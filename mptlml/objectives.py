@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from . import draws
 from .checks import check_count, check_lengths, check_rate, check_sizes
-from .masks import random_masks, random_orders
+from .masks import random_masks, spread_places
 from .protocol import ConditionalModel, Data, TractableModel, VocabularyModel, mean_log_prob
 from .score import mean_score
 
@@ -46,7 +46,7 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
     """
     num_rows, fixed_length = _num_rows(data), lengths is None
     lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
-    place = (random_orders(num_rows, 1, generator=generator)[0] + draws.rand([num_rows], None, generator)) / num_rows
+    place = spread_places(num_rows, generator=generator)
     sizes = 1 + torch.minimum((place * lengths).long(), lengths - 1)
     observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator).to(data.device)
     if fixed_length:

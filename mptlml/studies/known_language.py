@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import draws, objectives
-from ..masks import nested_masks, random_masks, random_orders
+from ..masks import nested_masks, random_masks, random_orders, spread_places
 from ..models.hmm import HiddenMarkovModel
 from ..models.shortfall import Shortfall
 from ..models.text_curves import order_gap
@@ -49,9 +49,9 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
     A score of size m is divided by P(m), so that the mean is the area, as for `objectives.stratified_size`; the sizes
     of the N rows are spread evenly over the distribution P as they are there over 1..D. Nats per row.
     """
-    num_rows, every = len(x), torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
+    every = torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
     probs = every.rsqrt() / every.rsqrt().sum()
-    place = (random_orders(num_rows, 1, generator=generator)[0] + draws.rand([num_rows], None, generator)) / num_rows
+    place = spread_places(len(x), generator=generator)
     sizes = 1 + torch.searchsorted(probs.cumsum(0)[:-1], place, right=True)
     observed = random_masks(model.num_tokens, sizes[None], generator=generator)
     return mean_score(model, x, observed, (sizes * probs[sizes - 1])[None]).mean()
