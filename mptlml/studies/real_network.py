@@ -105,9 +105,9 @@ def load_sequences() -> Sequences:
     if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
-        trained = [text for text in trained if text not in set(tested)]
-        return Sequences(tested, trained, "sentences", "Germline genes were not at hand here, or no network that reads "
-                         "them: sentences stand in.")
+        met = set(tested)
+        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not at "
+                         "hand here, or no network that reads them: sentences stand in.")
     human, others = _far_apart(folder)
     return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
 
@@ -129,7 +129,8 @@ def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
                     human.setdefault(allele.split("*")[0], sequence)
                 else:
                     others.setdefault(sequence)
-    return list(dict.fromkeys(human.values())), [s for s in others if s not in set(human.values())]
+    distinct = dict.fromkeys(human.values())
+    return list(distinct), [sequence for sequence in others if sequence not in distinct]
 
 
 @cache
