@@ -1,5 +1,6 @@
 """What the repository tells those who carry on is true."""
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,11 @@ from mptlml.data.text import make_tokenizer
 from mptlml.models import MaskedLM
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+import book_execute  # noqa: E402
+
+FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
 
 
 def blocks(name):
@@ -57,6 +63,43 @@ def test_the_readme_scores_a_masked_language_model(tmp_path):
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     one, other, gap = map(float, re.findall(r"(-?[\d.]+) \+- [\d.]+", said))
     assert gap == pytest.approx(other - one, abs=0.002) and "tensor([-" in said
+
+
+def executed(stem):
+    """A chapter with its outputs."""
+    notebook = book_execute.executed_chapter(ROOT / "notebooks" / f"{stem}.md")
+    if notebook is None and os.environ.get("BOOK_EXECUTED") != "1":
+        pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
+    return notebook
+
+
+def test_the_findings_of_the_readme_are_what_the_chapters_measured():
+    for stem in ("02_proposition", "13_real_network"):
+        executed(stem)
+    claims = json.loads((ROOT / "_build" / "records.json").read_text(encoding="utf-8"))["claims"]
+    found = {claim["id"]: claim["text"] for claim in claims}
+    opening = (ROOT / "README.md").read_text(encoding="utf-8").split("## Two commands")[0]
+    assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_readme_opens_with_the_game_of_chapter_1(theme):
+    """Its picture is the still of the game, in the colours of the site. Where it is missing, this draws it again."""
+    outputs = [output for cell in executed("01_masked_pretraining").cells for output in cell.get("outputs", [])]
+    pages = [output.get("data", {}).get("text/html", "") for output in outputs]
+    drawn = next(re.search(r'<div class="wide">(<svg.*?</svg>)', page)[1] for page in pages if 'kind="mask"' in page)
+    colours = re.findall(r"--fig-[\w-]+: #\w+;", (ROOT / "book" / "_static" / "custom.css").read_text(encoding="utf-8"))
+    shown = colours[:len(colours) // 2] if theme == "light" else colours[len(colours) // 2:]
+    style = f"<style>svg {{ {' '.join(shown)} }} text {{ font-family: sans-serif; fill: var(--fig-ink) }}</style>"
+    drawn, path = re.sub(r"(<svg.*?>)", rf"\1{style}", drawn, count=1), ROOT / "book" / f"hero-{theme}.svg"
+    if not path.exists():
+        path.write_text(drawn + "\n", encoding="utf-8")
+        pytest.fail(f"{path.name} was missing and is drawn: look at it")
+    number = r"(?<![\w#-])-?\d+\.?\d*"
+    kept = path.read_text(encoding="utf-8").strip()
+    assert re.sub(number, "0", kept) == re.sub(number, "0", drawn)
+    assert list(map(float, re.findall(number, kept))) == pytest.approx(
+        list(map(float, re.findall(number, drawn))), abs=0.02)
 
 
 def test_one_version():

@@ -82,10 +82,12 @@ def test_the_answers_of_the_grammar_by_listing_all_ways_through_its_rules(data):
         hidden = [j for j in range(8) if code >> j & 1]
         seen = prior * np.delete(own, hidden, 1).prod(1)
         assert mask["joint"][code] == pytest.approx(np.log(prior @ own.prod(1) / seen.sum()), abs=6e-6)
-        for j, answer, guess in zip(hidden, mask["answers"][code], mask["guesses"][code], strict=True):
+        shown = (mask[name][code] for name in ("answers", "guesses", "chances"))
+        for j, answer, guesses, per_cent in zip(hidden, *shown, strict=True):  # whole per cents are kept
             words = seen @ emitted[:, j] / seen.sum()
             assert answer == pytest.approx(np.log(words[places[j]]), abs=6e-6)
-            assert words[guess] == pytest.approx(words.max())
+            assert words[guesses] == pytest.approx(np.sort(words)[:-4:-1])
+            assert 100 * words[guesses] == pytest.approx(per_cent, abs=0.5 + 1e-9)
 
 
 def test_the_script_averages_masks_as_the_theorem_says(data):
@@ -93,6 +95,7 @@ def test_the_script_averages_masks_as_the_theorem_says(data):
     expected = [np.mean([np.mean(terms) for terms in answers if len(terms) == size]) for size in range(1, 9)]
     assert run_script("mask", "kind.curve(value, 8)", answers) == pytest.approx(expected, abs=1e-12)
     assert sum(expected) == pytest.approx(data["mask"]["joint"][255], abs=1e-4)  # log p(x)
+    assert [len(data["mask"]["hidden"]), data["mask"]["words"][data["mask"]["hidden"][0]]] == [1, "dogs"]
 
 
 @pytest.mark.parametrize(("r", "x"), [([0, 0, 0], [0.1, 0.2, 0.3]), ([0.9, 0.65, 0.4], [3, -3, 3])])

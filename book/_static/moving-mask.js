@@ -1,72 +1,105 @@
-/* Pick the tokens to hide: log p(x_j | x_R) of each hidden token, Eq. 1's sum, and where the mask lies among all masks.
+/* Hide words of a sentence: what a model guesses in their place, where the mask lies among all masks, and how the steps
+ * of the curve fill the area, which is log p(x).
  * data: words [D]; answers [2^D], for the mask whose bit j says that token j is hidden: log p of each hidden token in
- * order; guesses [2^D], likewise the most probable word, a place in vocabulary; joint [2^D], log p(x_M | x_R); hidden:
- * the tokens hidden at first. */
+ * order; guesses [2^D], likewise the most probable words, places in vocabulary, and chances [2^D], per cent; joint
+ * [2^D], log p(x_M | x_R); hidden: the tokens hidden at first. */
 (() => {
   "use strict";
-  const { number, sum } = Moving;
-
-  const bits = (code, D) => [...Array(D).keys()].filter((j) => code >> j & 1);
+  const { number, sum, add } = Moving;
 
   /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
-  const curve = (answers, D) => {
-    const [total, count] = [Array(D).fill(0), Array(D).fill(0)];
-    answers.forEach((terms) => {
-      if (!terms.length) return;
-      total[terms.length - 1] += sum(terms) / terms.length;
-      count[terms.length - 1] += 1;
-    });
-    return total.map((value, k) => value / count[k]);
-  };
+  const curve = (answers, D) => [...Array(D).keys()].map((k) => {
+    const means = answers.filter((terms) => terms.length === k + 1).map((terms) => sum(terms) / terms.length);
+    return sum(means) / means.length;
+  });
 
   const build = (figure, data) => {
     const D = data.words.length;
     const S = curve(data.answers, D);
     const lml = data.joint[2 ** D - 1];
-    const lowest = Math.min(...data.answers.flatMap((terms) => (terms.length ? sum(terms) / terms.length : 0))) * 1.05;
-    let code = sum(data.hidden.map((j) => 2 ** j));
+    const bits = (code) => data.words.map((_, j) => j).filter((j) => code >> j & 1);
+    // Masks of a size stand side by side, in no order, so that each can be seen.
+    const masks = data.answers.map((terms, code) =>
+      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: sum(terms) / terms.length })).slice(1);
+    const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
+    let [hidden, fall] = [[...data.hidden], "drop"]; // the last one hidden is the first to come back
 
-    const words = Moving.add(figure.controls, "div",
+    const words = add(figure.controls, "div",
       { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
+    const slider = figure.range("Words hidden", { min: 0, max: D, value: hidden.length });
+    figure.play(slider, 1100);
+    const choose = (chosen) => {
+      [hidden, slider.value] = [chosen, chosen.length];
+      slider.say();
+      figure.draw();
+    };
     const cells = data.words.map((word, j) => {
-      const cell = Moving.add(words, "div");
-      const button = Moving.add(cell, "button", { type: "button" }, word);
-      button.addEventListener("click", () => { code ^= 1 << j; figure.draw(); });
-      return { button, note: Moving.add(cell, "div") };
+      const cell = add(words, "div");
+      const button = add(cell, "button", { type: "button" }, word);
+      button.addEventListener("click",
+        () => choose(hidden.includes(j) ? hidden.filter((other) => other !== j) : [...hidden, j]));
+      return { button, note: add(cell, "div") };
     });
-    figure.button("Hide all", () => { code = 2 ** D - 1; figure.draw(); });
-    figure.button("Show all", () => { code = 0; figure.draw(); });
-    figure.key([["dot grey", "every mask"], ["dot orange", "your mask"], ["blue line", "S(x; m), their mean"],
-      ["blue area", "its area, the LML"]]);
 
     return () => {
-      const hidden = bits(code, D);
+      const visible = bits(2 ** D - 1).filter((j) => !hidden.includes(j));
+      while (hidden.length < +slider.value) {
+        hidden.push(...visible.splice(Math.floor(Math.random() * visible.length), 1));
+      }
+      hidden.length = +slider.value;
+      const size = hidden.length;
+      const code = sum(hidden.map((j) => 2 ** j));
       const terms = data.answers[code];
       cells.forEach(({ button, note }, j) => {
-        const place = hidden.indexOf(j);
+        const place = bits(code).indexOf(j);
         button.setAttribute("aria-pressed", place >= 0);
         note.replaceChildren();
-        Moving.add(note, "div", {}, place < 0 ? "visible" : number(terms[place]));
-        Moving.add(note, "div", {}, place < 0 ? "\u00a0" : `${data.vocabulary[data.guesses[code][place]]}?`);
+        if (place < 0) return;
+        add(note, "div", {}, number(terms[place]));
+        data.guesses[code][place].forEach((guess, k) => {
+          const [word, chance] = [data.vocabulary[guess], data.chances[code][place][k]];
+          const style = `guess ${word === data.words[j] ? "right" : ""}`;
+          if (chance) add(note, "div", { class: style, style: `--chance: ${chance}%` }, `${word} ${chance}%`);
+        });
       });
-      const size = hidden.length;
-      let say = ["Nothing is hidden: press a word."];
-      if (size) {
-        const total = sum(terms);
-        const [each, mean, joint] = [total / size, S[size - 1], data.joint[code]].map((value) => number(value, 3));
-        say = [`${size} hidden, summed as in Eq. 1: ${number(total, 3)} nats; the hidden words jointly: ${joint}`,
-          `A hidden word: ${each} here, S(x; ${size}) = ${mean} over all masks of this size`];
-      }
-      say.push(`Area under the curve: ${number(sum(S), 3)}; log p(x): ${number(lml, 3)}`);
-      const what = "The mean log-probability of a hidden word for every mask, against the number of hidden words.";
-      const [svg, width] = figure.sheet(260, `${what} ${say.join(". ")}`);
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 260 },
-        { x: [0, D + 0.5], y: [lowest, 0.08], xlabel: "words hidden, m", ylabel: "nats per hidden word",
+
+      const [total, area, filled] = [lml, sum(S), sum(S.slice(0, size))];
+      const share = `${Math.round(100 * filled / lml)}%`;
+      const say = !size ? ["Nothing is hidden: press a word."] : [
+        size === 1 ? `The hidden word has the log-probability ${number(terms[0])}.`
+          : `The ${size} hidden words, one by one, sum to ${number(sum(terms))}; jointly: ${number(data.joint[code])}.`,
+        size < D ? `With ${size} of ${D} words hidden, the steps so far fill ${share} of log p(x).`
+          : `All ${D} steps together have the area ${number(area)}, and log p(x) is ${number(total)}.`];
+      const [svg, width] = figure.sheet(340, `Steps that fall to the right, and a dot for each mask. ${say.join(" ")}`);
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 270 },
+        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats",
           xticks: S.map((_, k) => k + 1), left: 42 });
-      S.forEach((value, k) => panel.box(k + 0.5, k + 1.5, value, 0, "blue faint"));
-      data.answers.forEach((own) => { if (own.length) panel.dot(own.length, sum(own) / own.length, "grey half", 3); });
-      panel.line(S.map((value, k) => [k + 1, value]), "blue");
-      if (size) panel.dot(size, sum(terms) / size, "orange", 6.5);
+      const meter = new Moving.Panel(svg, { left: 0, top: 284, width, height: 56 },
+        { x: [0, lml], y: [0, 1], yticks: [], xticks: [[0, "0"]], left: 42 });
+      S.forEach((value, k) => {
+        const style = `blue step ${k < size ? "" : "faint"}`;
+        panel.box(k + 0.5, k + 1.5, value, 0, style);
+        meter.box(sum(S.slice(0, k)), sum(S.slice(0, k + 1)), 0, 1, style);
+      });
+      panel.line(Moving.steps(S), "blue");
+      masks.forEach(({ x, y }) => panel.dot(x, y, "grey half", 2.5));
+      panel.words(panel.x(0.55) + 4, panel.y(0) + 18, "a step: the mean of its masks, S(x; m)");
+      panel.name(0.55, lowest, "a dot: one mask", "grey");
+      const [side, away] = size > D / 2 ? ["end", -1] : ["start", 1];
+      meter.name(filled, 0, share, "blue", side, 6 * away);
+      meter.name(lml, 0, `all steps: log p(x) = ${number(total)}`, "black", "end", 0, 18);
+      masks.filter((mask) => mask.code === code).forEach(({ x, y }) => {
+        panel.dot(x, y, `orange grip ${fall}`, 8);
+        panel.name(x, y, figure.used ? "your mask" : "your mask: drag it", "orange", side, 12 * away, 4);
+      });
+      figure.drag(panel, (x, y) => {
+        const far = (mask) => Math.hypot(panel.x(mask.x) - x, panel.y(mask.y) - y);
+        fall = "";
+        choose(bits(masks[figure.nearest(far, Infinity, masks)].code));
+        fall = "drop";
+      });
+      figure.points(masks.map((mask) => [panel.x(mask.x), panel.y(mask.y),
+        `${bits(mask.code).map((j) => data.words[j]).join(", ")}: ${number(mask.y)}`, () => choose(bits(mask.code))]));
       figure.say(say);
     };
   };

@@ -5,8 +5,8 @@
  * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
  *                               draw(), which is called after every change.
  * This file then makes          div.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
- *                               .moving-tip (what the pointer or the arrow keys read off), .moving-legend,
- *                               .moving-readout (a sentence with the number that matters, aria-live).
+ *                               .moving-tip (what the pointer or the arrow keys read off), .moving-readout (a
+ *                               sentence with the number that matters, aria-live).
  * Other code may rely on: div.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
  * that are native inputs, selects and buttons with labels.
  */
@@ -116,7 +116,6 @@ const Moving = (() => {
       this.controls = add(this.live, "div", { class: "moving-controls" });
       this.picture = add(this.live, "div", { class: "moving-picture" });
       this.tip = add(this.picture, "div", { class: "moving-tip", "aria-live": "polite" });
-      this.legend = add(this.live, "ul", { class: "moving-legend" });
       this.readout = add(this.live, "div", { class: "moving-readout", "aria-live": "polite" });
       this.draw = () => {};
       this.listen();
@@ -276,18 +275,8 @@ const Moving = (() => {
       input.addEventListener("input", () => { if (timer) stop(); });
     }
 
-    /* What the colours mean: [[style, words], ...]. */
-    key(entries) {
-      this.legend.replaceChildren();
-      for (const [style, words] of entries) {
-        const entry = add(this.legend, "li");
-        add(entry, "span", { class: `swatch ${style}`, "aria-hidden": "true" });
-        entry.append(words);
-      }
-    }
-
     /* The width that the page allows; and an empty svg of it, where `label` says what it shows: [svg, width]. */
-    get width() { return Math.max(260, Math.min(720, this.picture.clientWidth || 640)); }
+    get width() { return Math.max(260, Math.min(960, this.picture.clientWidth || 640)); }
     sheet(height, label) {
       const { width } = this;
       if (!this.svg) this.svg = add(this.picture, "svg", { role: "img", class: "moving-svg" });
