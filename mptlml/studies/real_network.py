@@ -106,8 +106,8 @@ def load_sequences() -> Sequences:
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
         met = set(tested)
-        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not at "
-                         "hand here, or no network that reads them: sentences stand in.")
+        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not "
+                         "at hand here, or no network that reads them: sentences stand in.")
     human, others = _far_apart(folder)
     return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
 
