@@ -1,19 +1,23 @@
-"""Pseudo-log-likelihoods of texts under a BERT: python -m benchmarks masked_lm [texts [layers [folder]]]
+"""Pseudo-log-likelihoods of texts under a BERT: python -m benchmarks masked_lm [texts [network]]
 
-Nats per token. The network is random, of BERT-base's width, or that of a folder. The plain loop makes one masked copy
-per forward pass, with all positions through the vocabulary head. minicons is compared where it is installed, with one
-text and with four in a call; it is wanted for this page alone: pip install "minicons==0.3.39"
+Nats per token. The network is "small", Chapter 10's of two layers of 64, hardly trained; "antiberty", Chapter 13's; a
+random one of BERT-base's width with that number of layers; or that of a folder with a file texts.txt. The plain loop
+makes one masked copy per forward pass, with all positions through the vocabulary head. minicons, and the library's
+first edition, are compared where they can be imported, minicons with one text and with four in a call. They are wanted
+for this page alone: pip install "minicons==0.3.39"; git archive 5d298ad mptlml, unpacked as mptlml_first.
 
 Then the bookkeeping alone: texts of 500 tokens, under a network that answers nothing.
 """
 
 from functools import partial
+from pathlib import Path
 
 import torch
 from transformers import BertConfig
 
 from mptlml.data.text import load_bert_tokenizer, load_glue, make_tokenizer
 from mptlml.models.masked_lm import MaskedLM
+from mptlml.studies import real_network
 
 from .measure import compare
 
@@ -21,6 +25,10 @@ try:
     from minicons import scorer
 except ImportError:
     scorer = None
+try:
+    from mptlml_first.models.masked_lm import MaskedLM as FirstEdition
+except ImportError:
+    FirstEdition = None
 
 NUM_TOKENS = 126  # own tokens of a text, nearly: encoding may cut it elsewhere; two special ones make 128
 
@@ -48,24 +56,32 @@ def minicons(lm, texts, at_once=1):
     return torch.tensor(totals)
 
 
-WAYS = {"mptlml": MaskedLM.pseudo_log_likelihood, "plain loop": plain_loop, "minicons": minicons,
-        "minicons, four at once": partial(minicons, at_once=4)}
+def first_edition(lm, texts):
+    return FirstEdition(lm.model, lm.tokenizer).pseudo_log_likelihood(texts)
 
 
-def prepare(way, count, layers, folder):
-    if folder:
-        lm, texts = MaskedLM.from_pretrained(folder), load_lines(folder, count)
-    else:
-        lm = MaskedLM.random(BertConfig(num_hidden_layers=layers), load_bert_tokenizer().tokenizer, seed=1)
-        rows = lm.blocks(load_glue("mrpc").texts, NUM_TOKENS, count).rows
-        texts = [lm.tokenizer.decode(ids) for ids in rows]
+WAYS = {"mptlml": MaskedLM.pseudo_log_likelihood, "first edition": first_edition, "plain loop": plain_loop,
+        "minicons": minicons, "minicons, four at once": partial(minicons, at_once=4)}
+
+
+def prepare(way, count, network):
+    lm, texts = load(network, count)
     lengths = torch.tensor([len(lm.encode(text)) for text in texts])
     return lambda: WAYS[way](lm, texts) / lengths
 
 
-def load_lines(folder, count):
-    with open(f"{folder}/texts.txt", encoding="utf-8") as file:
-        return file.read().splitlines()[:count]
+def load(network, count):
+    """The network and `count` texts, as the first lines of this file say."""
+    if network == "small":
+        lm, known = real_network.small_network(num_steps=1), load_glue("cola").texts
+        return lm, [text for text in known if 20 < len(text) < 100][:count]
+    if network == "antiberty":
+        return real_network.load_network().lm, real_network.spread_out(real_network.load_sequences().tested, count)
+    if network.isdigit():
+        lm = MaskedLM.random(BertConfig(num_hidden_layers=int(network)), load_bert_tokenizer().tokenizer, seed=1)
+        return lm, [lm.tokenizer.decode(ids) for ids in lm.blocks(load_glue("mrpc").texts, NUM_TOKENS, count).rows]
+    texts = Path(network, "texts.txt").read_text(encoding="utf-8").splitlines()
+    return MaskedLM.from_pretrained(network), texts[:count]
 
 
 def bookkeeping(way, count):
@@ -77,10 +93,9 @@ def bookkeeping(way, count):
     return partial(lm.pseudo_log_likelihood, ["cat " * 500] * int(way.split()[0]))
 
 
-def main(count="1", layers="12", folder=""):
-    ways = [way for way in WAYS if scorer or "minicons" not in way]
-    network = folder or f"BERT-base of {layers} layers"
-    print(f"{count} text(s), of about {NUM_TOKENS} tokens and two special ones if random; {network}, float32")
-    compare(prepare, ways, int(count), int(layers), folder, unit="text", tolerance=1e-5, repeats=1)
+def main(count="100", network="small"):
+    ways = [way for way in WAYS if (scorer or "minicons" not in way) and (FirstEdition or way != "first edition")]
+    print(f"{count} text(s), network {network}, float32")
+    compare(prepare, ways, int(count), network, unit="text", tolerance=1e-5, repeats=1)
     print("\nBookkeeping: texts of 500 tokens")
     compare(bookkeeping, ["600 texts", "300 texts", "150 texts"], 0, unit="text", tolerance=1e9, repeats=1)

@@ -1,9 +1,13 @@
-"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | scores | guesses]
+"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | rates | longer | scores | guesses]
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
 `mptlml.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
 book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate, nats per token
 (the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that follows.
+
+rates: writes book/data/real_network_rates.csv, the same for one run of each scheme at each learning rate, scored on
+other human genes. longer: writes book/data/real_network_longer.csv, the same as repair for twice as many steps, each
+scheme at the rate after which the area on those other genes is the largest.
 
 scores: writes book/data/real_network_scores.csv, one line for each of some genes, chains and mutants, in nats per
 sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along
@@ -13,7 +17,7 @@ guesses: writes book/data/real_network_guesses.csv, one line for each residue of
 after the first run of repair: whether it is hidden, the residue that the network finds most probable there, its
 probability, and that of the true one.
 
-Together they take half an hour of one core.
+Together they take an hour and a quarter of one core.
 """
 
 import time
@@ -21,6 +25,7 @@ from functools import cache, partial
 from itertools import count
 
 import numpy as np
+import pandas as pd
 import torch
 
 from mptlml import random_orders
@@ -28,9 +33,10 @@ from mptlml.draws import seeded
 from mptlml.models.text_curves import spaced_sizes
 from mptlml.studies import real_network as study
 
-from .results import write_results
+from .results import FOLDER, write_results
 
 SEEDS = (0, 1, 2)
+LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "objective",
                  *(f"at {rate:g}" for rate in study.RATES), "seconds")
 SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
@@ -47,27 +53,44 @@ def network():
 
 
 @cache
-def before():
+def genes_of(choosing):
+    """The human genes that are scored; others where the learning rate is chosen."""
+    human = study.load_sequences().tested
+    scored = study.spread_out(human, study.NUM_GENES)
+    if not choosing:
+        return scored
+    return study.spread_out([gene for gene in human if gene not in scored], study.NUM_GENES // 2)
+
+
+@cache
+def before(choosing):
     """The curve of the network as it comes, the same for all runs."""
-    sequences = study.load_sequences()
-    return study.read_curve(network(), study.spread_out(sequences.tested, study.NUM_GENES))
+    return study.read_curve(network(), genes_of(choosing))
 
 
-def repair(scheme, seed, learning_rate, num_steps):
+def repair(scheme, seed, learning_rate, num_steps, *, choosing=False):
     """The lines of one run, as REPAIR_FIELDS says."""
     began = time.process_time()
     lm, sequences = study.load_network().lm, study.load_sequences()
-    genes = study.spread_out(sequences.tested, study.NUM_GENES)
     stages = count()
     history = study.fine_tune(
         lm, sequences.trained, scheme, seed=seed, num_steps=num_steps, learning_rate=learning_rate,
-        track={"curve": lambda: study.read_curve(lm, genes) if next(stages) else before()})
+        track={"curve": lambda: study.read_curve(lm, genes_of(choosing)) if next(stages) else before(choosing)})
     seconds = time.process_time() - began
     for step, curve in zip(history.at, history.tracked["curve"], strict=True):
         objective = history.objective[min(step, num_steps - 1)]
         for gene, tokens in enumerate(curve.lengths):
             yield (scheme, seed, f"{learning_rate:g}", step, gene, int(tokens), f"{objective:.3f}",
                    *(f"{score:.4f}" for score in curve.scores[:, gene]), f"{seconds:.0f}")
+
+
+def chosen_rate(scheme):
+    """The learning rate after which the area on the genes for choosing is the largest, nats per sequence."""
+    runs = pd.read_csv(FOLDER / "real_network_rates.csv", comment="#")
+    runs = runs[(runs.scheme == scheme) & (runs.step == study.NUM_STEPS)]
+    edges = np.concatenate([[0.0], (np.array(study.RATES[1:]) + study.RATES[:-1]) / 2, [1.0]])
+    areas = runs[[f"at {rate:g}" for rate in study.RATES]] @ np.diff(edges) * runs.tokens
+    return float(areas.groupby(runs.learning_rate).mean().idxmax())
 
 
 def scores(name):
@@ -107,6 +130,14 @@ def main(*parts):
     if "repair" in parts or not parts:
         units = [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
         write_results("real_network_repair", "real_network repair", REPAIR_FIELDS, repair, units)
+    if "rates" in parts or not parts:
+        units = [(scheme, SEED_OF_RATES, rate, study.NUM_STEPS) for scheme in study.SCHEMES for rate in LEARNING_RATES]
+        run = partial(repair, choosing=True)
+        write_results("real_network_rates", "real_network rates", REPAIR_FIELDS, run, units)
+    if "longer" in parts or not parts:
+        units = [(scheme, seed, chosen_rate(scheme), 2 * study.NUM_STEPS)
+                 for scheme in study.SCHEMES for seed in SEEDS]
+        write_results("real_network_longer", "real_network longer", REPAIR_FIELDS, repair, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]
         write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)

@@ -3,7 +3,7 @@
     mptlml score texts.txt --model NAME_OR_FOLDER -o scores.jsonl --curve curve.svg
 
 One text per line. Several processes share the work where a launcher starts them, and a killed one is started again:
-torchrun --nproc-per-node 2 --max-restarts 3 -m mptlml score ... --resume (or `accelerate launch`).
+torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m mptlml score ... --resume (or `accelerate launch`).
 """
 
 import argparse

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -85,26 +84,46 @@ def test_another_model_does_not_go_on_with_the_file(lm, whole, monkeypatch):
         score_corpus(lm, TEXTS, whole, resume=True, **FEW)
 
 
-def start(folder, path, rank, *more):
-    """The command in a process of its own, as a launcher starts it."""
-    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2, *more]
-    return subprocess.Popen([sys.executable, "-m", "mptlml", "score", *map(str, words)], stderr=subprocess.DEVNULL,
-                            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"})
+def test_other_weights_under_the_same_name_do_not_go_on_with_the_file(lm, whole):
+    """As after another training into the same folder: half a billionth of one weight is enough."""
+    weight = next(lm.model.parameters()).data.view(-1)
+    was = weight[7].clone()
+    weight[7] = torch.nextafter(was, was + 1)
+    try:
+        with pytest.raises(ValueError, match='was written with {"weights": .*choose another file'):
+            score_corpus(lm, TEXTS, whole, resume=True, **FEW)
+    finally:
+        weight[7] = was
+    score_corpus(lm, TEXTS, whole, resume=True, **FEW)
 
 
-def test_two_processes_one_of_which_is_killed(folder, whole, tmp_path, capsys):
+# A worker as the command starts it, but the first one dies before its last unit, in the first of its lives.
+WORKER = """
+import os, signal, sys
+from mptlml import __main__ as command
+from mptlml.models import corpus_scores
+score = corpus_scores._score
+def score_or_die(lm, texts, unit, *counts):
+    if unit[0] and os.environ["RANK"] == os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return score(lm, texts, unit, *counts)
+corpus_scores._score = score_or_die
+command.main(sys.argv[1:])
+"""
+
+
+def test_two_workers_of_torchrun_one_of_which_is_killed(folder, whole, tmp_path, capsys):
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    path, first = tmp_path / "scores.jsonl", tmp_path / "scores.1-of-2.jsonl"
-    workers = [start(folder, path, rank) for rank in (0, 1)]
-    while workers[0].poll() is None and not (first.exists() and first.stat().st_size > 200):
-        time.sleep(0.005)  # until its first unit is written
-    workers[0].kill()
-    assert [worker.wait() for worker in workers][1] == 0
-    assert start(folder, path, 0, "--resume").wait() == 0
-    picture = tmp_path / "curve.svg"
-    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2, "--resume",
-             "--device", "cpu", "--curve", picture]
-    command.main(["score", *map(str, words)])
+    (tmp_path / "worker.py").write_text(WORKER, encoding="utf-8")
+    path, picture = tmp_path / "scores.jsonl", tmp_path / "curve.svg"
+    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
+             "--device", "cpu", "--resume"]
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
+    done = subprocess.run([sys.executable, *launch, tmp_path / "worker.py", "score", *map(str, words)], text=True,
+                          capture_output=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr
+    assert [len(read_scores(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
+    command.main(["score", *map(str, [*words, "--curve", picture])])
     assert path.read_bytes() == whole.read_bytes()
     assert "<svg" in picture.read_text()
     said = capsys.readouterr().out

@@ -76,7 +76,7 @@ def test_the_weights_are_where_they_belong(monkeypatch):
 def test_without_the_packages_another_network_stands_in_and_says_so(monkeypatch):
     monkeypatch.delenv("MPTLML_MASKED_LM", raising=False)
     monkeypatch.setattr(study, "_folder", lambda package: None)
-    monkeypatch.setattr(study, "_small_network", partial(study._small_network, num_steps=2))
+    monkeypatch.setattr(study, "small_network", partial(study.small_network, num_steps=2))
     found, sequences = study.load_network(), study.load_sequences()
     assert not found.is_real and "antiberty" in found.note and "Germline genes" in sequences.note
     assert not set(sequences.tested) & set(sequences.trained)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from tqdm import tqdm
 
 from .. import draws
@@ -35,7 +36,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, num_sizes: i
 
     part of parts: score every `parts`-th unit only, into a file of its own beside `path`; a last call with parts = 1
     and resume=True brings the files together. resume: keep the lines that such files hold. Raises ValueError before
-    work starts: a text that cannot be scored, counts out of range, lines of other settings, texts or models.
+    work starts: a text that cannot be scored, counts out of range, lines of other settings, texts, models or weights.
     """
     lm.sentences(texts)
     for count, name, least in ((num_sizes, "num_sizes", 2), (num_masks, "num_masks", 1), (num_orders, "num_orders", 0),
@@ -44,7 +45,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, num_sizes: i
     if part >= parts or num_orders == 1:
         raise ValueError(f"part {part} of {parts} must be one of 0..{parts - 1}; num_orders must be 0 or at least 2")
     settings = json.dumps(dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, seed=seed,
-                               model=lm.model.config.name_or_path, dtype=str(lm.dtype)))
+                               model=lm.model.config.name_or_path, weights=_weights(lm.model), dtype=str(lm.dtype)))
     own = path if parts == 1 else path.with_name(f"{path.stem}.{part + 1}-of-{parts}{path.suffix}")
     units = [range(start, min(start + UNIT, len(texts))) for start in range(0, len(texts), UNIT)][part::parts]
     found: dict[int, str] = {}
@@ -87,7 +88,10 @@ def _lines(file: Path, settings: str, texts: Sequence[str]) -> dict[int, str]:
     """The whole lines that a file holds, by the numbers of their texts; none where there is no file."""
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
     if lines and lines[0] != settings + "\n":
-        raise ValueError(f"{file} was written with {lines[0].strip()}, not with {settings}: choose another file")
+        there, here = json.loads(lines[0]), json.loads(settings)
+        differ = [key for key in here if there.get(key) != here[key]]
+        was, now = (json.dumps({key: of.get(key) for key in differ}) for of in (there, here))
+        raise ValueError(f"{file} was written with {was}, not with {now}: choose another file")
     found = {}
     for line in lines[1:]:
         if line.endswith("\n"):  # else it was cut off
@@ -102,6 +106,15 @@ def _lines(file: Path, settings: str, texts: Sequence[str]) -> dict[int, str]:
 def _digest(text: str) -> str:
     """Sixteen hexadecimal digits that tell the text from others, which may begin alike, as mutants do."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _weights(model: torch.nn.Module) -> str:
+    """Sixteen hexadecimal digits that tell a model's weights from others, as after another training under its name."""
+    digest = hashlib.sha256()
+    for name, values in model.state_dict().items():
+        digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
+        digest.update(values.cpu().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:16]
 
 
 def _write(file: Path, settings: str, lines: dict[int, str]) -> None:

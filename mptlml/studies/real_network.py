@@ -92,7 +92,7 @@ def load_network(name: str | None = None) -> Network:
     if folder is not None and not name:
         return Network(_antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True)
     missing = name or "The package antiberty 0.1.3"
-    return Network(_small_network(), "a small BERT", f"{missing} was not at hand here: a small BERT, trained on this "
+    return Network(small_network(), "a small BERT", f"{missing} was not at hand here: a small BERT, trained on this "
                    "page for a few seconds, stands in. What the page computes itself is not about a network in use.")
 
 
@@ -106,8 +106,8 @@ def load_sequences() -> Sequences:
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
         met = set(tested)
-        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not at "
-                         "hand here, or no network that reads them: sentences stand in.")
+        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not "
+                         "at hand here, or no network that reads them: sentences stand in.")
     human, others = _far_apart(folder)
     return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
 
@@ -267,7 +267,7 @@ def _antiberty(folder: Path) -> MaskedLM:
     return lm
 
 
-def _small_network(num_steps: int = 300) -> MaskedLM:
+def small_network(num_steps: int = 300) -> MaskedLM:
     """Chapter 10's small BERT, trained for a few seconds at a fixed 15%."""
     with needs("text"):
         from transformers import ModernBertConfig
