@@ -54,7 +54,7 @@ def run_script(kind, expression, value=None):
 
 
 def test_each_figure_has_a_script_and_is_light_with_it(data):
-    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in MOVING} >= {
+    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in MOVING} == {
         f"moving-{kind}.js" for kind in data}
     for kind, figure in data.items():
         files = [STATIC / name for name in ("moving.js", "moving.css", f"moving-{kind}.js")]
