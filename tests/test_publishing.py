@@ -60,13 +60,20 @@ def published(request, tmp_path_factory):
     (root / "notebooks").mkdir()
     chapter = jupytext.read(ROOT / f"{CHAPTER}.md")
     chapter.metadata.pop("myst")
-    chapter.cells = [nbformat.v4.new_markdown_cell("# One"), nbformat.v4.new_code_cell("6 * 7")]
+    chapter.cells = [nbformat.v4.new_markdown_cell("# One\n\nGet it, {{ clone }}."), nbformat.v4.new_code_cell("6 * 7")]
     for suffix, form in ((".md", "md:myst"), (".ipynb", "ipynb")):
         jupytext.write(chapter, root / f"{CHAPTER}{suffix}", fmt=form)
     command = [Path(sys.executable).with_name("jupyter-book"), "build", "-q", root]
     known = {"MPTLML_REPOSITORY": request.param, "MPTLML_BRANCH": "trunk"}
     subprocess.run(command, env=os.environ | known, check=True, capture_output=True)
     return request.param, root / "_build" / "html"
+
+
+def test_a_page_can_say_where_to_clone_from(published):
+    repository, site = published
+    soup = BeautifulSoup((site / f"{CHAPTER}.html").read_text(), "html.parser")
+    assert soup.select_one("article p code").get_text() == (
+        f"git clone --branch trunk {repository}" if repository else "git clone ADDRESS")
 
 
 def test_buttons_lead_to_downloads_and_where_the_book_is_kept(published):

@@ -29,12 +29,15 @@ def address() -> tuple[str, str] | None:
 
 
 def _set_options(app, config):
+    clone = "`git clone ADDRESS`, from where this book is kept: these pages were made without its address"
     if place := address():
+        clone = "`git clone --branch {1} {0}`".format(*place)
         config.html_theme_options |= {
             "repository_url": place[0], "repository_branch": place[1], "use_repository_button": True,
             "use_edit_page_button": True, "use_issues_button": True,
             "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
         }
+    config.myst_substitutions = config.myst_substitutions | {"clone": clone}
 
 
 def _offer_notebook(app, pagename, templatename, context, doctree):

@@ -15,6 +15,7 @@ import shutil
 from collections import Counter, defaultdict
 from fnmatch import fnmatchcase
 from functools import cache
+from operator import contains
 from pathlib import Path
 
 import yaml
@@ -47,7 +48,8 @@ PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
+PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus, zip=zip)
+PAGES.tests["having"] = contains
 TEMPLATE = PAGES.get_template("book_records.html").module
 EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
@@ -58,12 +60,13 @@ def read_records(root: Path) -> dict:
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     equations = [claim for claim in found["claims"] if EQUATION.match(claim["how"])]
     in_band = sum(claim["value"] is not None for claim in found["claims"])  # outside its band a claim stops the build
-    not_run = len(found["claims"]) - in_band
+    missing = len(found["claims"]) - in_band
+    lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
     return found | {
         "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
         "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
         "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in equations],
-        "in_band": in_band, "said": f"{in_band} in band" + f", {not_run} not run here" * bool(not_run),
+        "in_band": in_band, "said": f"{in_band} checked" + lacking,
     }
 
 

@@ -1,5 +1,8 @@
-// What every page does with a script: what is too wide scrolls in its own box, and one switch opens all folded code.
+// What every page does with a script: what is too wide scrolls in its own box, one switch opens all folded code, a link
+// finds what it leads to open and what was searched for marked, and the scorecard has filters.
 {
+  const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
+  const article = document.querySelector("article") ?? document.body;
   // Such a box (custom.css) can be reached by Tab, so that the arrow keys move it; one that fits is no stop on the way.
   // The theme does the same for code and its own tables.
   const boxes = ".table-wrapper, mjx-container, .cell_output, figure";
@@ -13,12 +16,31 @@
     });
   };
   // The article changes its size when the window does, when formulas are set, and when something unfolds.
-  new ResizeObserver(look).observe(document.querySelector("article") ?? document.body);
-  addEventListener("load", () => window.MathJax?.startup?.promise?.then(look));
+  new ResizeObserver(look).observe(article);
+
+  const goal = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const land = () => { // a claim opens, and with it the code of the cell that measures it
+    const folds = [goal()?.closest("details"), goal()?.closest("div.cell")?.querySelector("details.above-input")];
+    folds.forEach((fold) => { if (fold) fold.open = true; });
+    if (folds.some(Boolean)) goal().scrollIntoView({ block: "center" });
+  };
+  // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
+  const mark = () => {
+    if (document.getElementById("search-results")) return;
+    const words = (store.sphinx_highlight_terms ?? "").split(" ").filter(Boolean);
+    words.forEach((word) => _highlightText(goal() ?? article, word, "highlighted"));
+    delete store.sphinx_highlight_terms;
+  };
+  addEventListener("hashchange", land);
+  addEventListener("load", async () => {
+    await window.MathJax?.startup?.promise; // before that a mark would break a formula, and places still move
+    look();
+    mark();
+    land();
+  });
 
   const folds = document.querySelectorAll("details.above-input");
   if (folds.length) {
-    const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
     const button = document.createElement("button");
     const show = (all) => {
       folds.forEach((fold) => { fold.open = all; });
@@ -32,5 +54,23 @@
     });
     show(store.code === "all");
     document.querySelector("article h1").before(button);
+  }
+
+  const filters = document.querySelector(".filters");
+  if (filters) {
+    const rows = [...document.querySelectorAll("tr[data-verdict]")], choices = [...filters.querySelectorAll("select")];
+    const choose = () => {
+      rows.forEach((row) => {
+        row.hidden = choices.some(({ name, value }) => value && !row.dataset[name].split(" ").includes(value));
+      });
+      const left = rows.filter((row) => !row.hidden);
+      document.querySelectorAll("tr[data-of]").forEach((head) => {
+        head.hidden = !left.some((row) => row.dataset.chapter === head.dataset.of);
+      });
+      filters.querySelector("output").textContent = `${left.length} of ${rows.length} claims`;
+    };
+    filters.addEventListener("input", choose);
+    filters.hidden = false;
+    choose();
   }
 }
