@@ -7,11 +7,11 @@
   "use strict";
   const { number, sum, add } = Moving;
 
+  const mean = (values) => sum(values) / values.length;
+
   /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
-  const curve = (answers, D) => [...Array(D).keys()].map((k) => {
-    const means = answers.filter((terms) => terms.length === k + 1).map((terms) => sum(terms) / terms.length);
-    return sum(means) / means.length;
-  });
+  const curve = (answers, D) =>
+    [...Array(D).keys()].map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
 
   const build = (figure, data) => {
     const D = data.words.length;
@@ -20,7 +20,7 @@
     const bits = (code) => data.words.map((_, j) => j).filter((j) => code >> j & 1);
     // Masks of a size stand side by side, in no order, so that each can be seen.
     const masks = data.answers.map((terms, code) =>
-      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: sum(terms) / terms.length })).slice(1);
+      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1);
     const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
     let [hidden, fall] = [[...data.hidden], "drop"]; // the last one hidden is the first to come back
 
@@ -47,29 +47,27 @@
         hidden.push(...visible.splice(Math.floor(Math.random() * visible.length), 1));
       }
       hidden.length = +slider.value;
-      const size = hidden.length;
-      const code = sum(hidden.map((j) => 2 ** j));
+      const [size, code] = [hidden.length, sum(hidden.map((j) => 2 ** j))];
       const terms = data.answers[code];
       cells.forEach(({ button, note }, j) => {
         const place = bits(code).indexOf(j);
         button.setAttribute("aria-pressed", place >= 0);
         note.replaceChildren();
-        if (place < 0) return;
-        add(note, "div", {}, number(terms[place]));
-        data.guesses[code][place].forEach((guess, k) => {
+        if (place >= 0) add(note, "div", {}, number(terms[place]));
+        data.guesses[code][place]?.forEach((guess, k) => {
           const [word, chance] = [data.vocabulary[guess], data.chances[code][place][k]];
           const style = `guess ${word === data.words[j] ? "right" : ""}`;
           if (chance) add(note, "div", { class: style, style: `--chance: ${chance}%` }, `${word} ${chance}%`);
         });
       });
 
-      const [total, area, filled] = [lml, sum(S), sum(S.slice(0, size))];
+      const filled = sum(S.slice(0, size));
       const share = `${Math.round(100 * filled / lml)}%`;
       const say = !size ? ["Nothing is hidden: press a word."] : [
         size === 1 ? `The hidden word has the log-probability ${number(terms[0])}.`
           : `The ${size} hidden words, one by one, sum to ${number(sum(terms))}; jointly: ${number(data.joint[code])}.`,
         size < D ? `With ${size} of ${D} words hidden, the steps so far fill ${share} of log p(x).`
-          : `All ${D} steps together have the area ${number(area)}, and log p(x) is ${number(total)}.`];
+          : `All ${D} steps together have the area ${number(sum(S))}, and log p(x) is ${number(lml)}.`];
       const [svg, width] = figure.sheet(340, `Steps that fall to the right, and a dot for each mask. ${say.join(" ")}`);
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 270 },
         { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats",
@@ -87,7 +85,7 @@
       panel.name(0.55, lowest, "a dot: one mask", "grey");
       const [side, away] = size > D / 2 ? ["end", -1] : ["start", 1];
       meter.name(filled, 0, share, "blue", side, 6 * away);
-      meter.name(lml, 0, `all steps: log p(x) = ${number(total)}`, "black", "end", 0, 18);
+      meter.name(lml, 0, `all steps: log p(x) = ${number(lml)}`, "black", "end", 0, 18);
       masks.filter((mask) => mask.code === code).forEach(({ x, y }) => {
         panel.dot(x, y, `orange grip ${fall}`, 8);
         panel.name(x, y, figure.used ? "your mask" : "your mask: drag it", "orange", side, 12 * away, 4);

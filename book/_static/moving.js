@@ -40,11 +40,8 @@ const Moving = (() => {
     const rough = (high - low) / count;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = power * [1, 2, 5, 10].find((nice) => nice * power >= rough * 0.999);
-    const found = [];
-    for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k += 1) {
-      found.push(+(k * step).toPrecision(12));
-    }
-    return found;
+    const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+    return [...Array(last - first + 1).keys()].map((k) => +((first + k) * step).toPrecision(12));
   };
 
   /* A pair of axes in an svg. `box`: left, top, width, height in pixels, labels included. */
@@ -61,13 +58,12 @@ const Moving = (() => {
       const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // else drawn at the edge
       this.y = (value) => this.bottom - (this.bottom - this.top) * (inside(value) - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
-      for (const tick of yticks || ticks(...y, Math.max(3, (this.bottom - this.top) / 45))) {
-        const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
+      const told = (tick) => (Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")]);
+      for (const [at, text] of (yticks || ticks(...y, Math.max(3, (this.bottom - this.top) / 45))).map(told)) {
         this.rule("y", at, "grid");
         this.words(this.left - 6, this.y(at) + 4, text, "end");
       }
-      for (const tick of xticks || ticks(...x, Math.max(2, (this.right - this.left) / 70))) {
-        const [at, text] = Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")];
+      for (const [at, text] of (xticks || ticks(...x, Math.max(2, (this.right - this.left) / 70))).map(told)) {
         this.words(this.x(at), this.bottom + 17, text, "middle");
         add(this.g, "path", { class: "axis", d: `M${this.x(at)},${this.bottom}v4` });
       }
@@ -211,13 +207,12 @@ const Moving = (() => {
       add(box, "span", {}, label);
       const input = add(box, "input", { type: "range", min, max, step, value });
       const shown = add(box, "output", { "aria-hidden": "true" }); // aria-valuetext says it
-      const say = () => {
+      input.say = () => {
         shown.textContent = text(+input.value);
         input.setAttribute("aria-valuetext", text(+input.value));
       };
-      input.addEventListener("input", () => { say(); this.draw(); });
-      input.say = say;
-      say();
+      input.addEventListener("input", () => { input.say(); this.draw(); });
+      input.say();
       return input;
     }
 
@@ -310,10 +305,9 @@ const Moving = (() => {
     }
     let width = figure.picture.clientWidth;
     new ResizeObserver(() => {
-      const now = figure.picture.clientWidth;
-      if (!now || now === width) return;
-      width = now;
-      figure.draw();
+      const before = width;
+      width = figure.picture.clientWidth || width;
+      if (width !== before) figure.draw();
     }).observe(figure.picture);
   };
 
