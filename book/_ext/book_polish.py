@@ -43,13 +43,19 @@ def unbroken(text):
 
 
 def _write_numbers(app, doctree, docname):
-    """Glued numbers get true minus signs, and no line ends before or after a ±."""
+    """Glued numbers get true minus signs; no line ends before or after a ±, or between a formula and what closes it."""
     for node in doctree.findall(nodes.inline):
         if "pasted-text" in node["classes"]:
             node[:] = [nodes.Text(minus(node.astext()))]
     for text in list(doctree.findall(nodes.Text)):
         if "±" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw)):
             text.parent.replace(text, nodes.Text(unbroken(text)))
+    for formula in doctree.findall(nodes.math):
+        after = formula.next_node(nodes.Text, descend=False, siblings=True)
+        closing = re.match(r"[.,;:?!)]+", after or "")
+        if closing and formula.parent.index(after) == formula.parent.index(formula) + 1:
+            formula[:] = [nodes.Text(f"{formula.astext()}\\text{{{closing[0]}}}")]
+            after.parent.replace(after, nodes.Text(after[closing.end():]))
 
 
 def _add_scripts(app, pagename, templatename, context, doctree):
