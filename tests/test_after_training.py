@@ -1,6 +1,5 @@
 """What comes after training: the domains, the exact posterior, the probe, and the stored run."""
 
-import csv
 import itertools
 import math
 
@@ -8,12 +7,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks import after_training as benchmark
 from mptlml.models import MaskedTransformer
 from mptlml.studies import after_training as study
 from mptlml.studies.after_training import (
     DOMAINS,
-    LABELLED,
     afterwards,
     best_possible,
     domain,
@@ -132,7 +129,7 @@ def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     monkeypatch.setattr(study, "states", lambda net, x: topic_posterior(truth, x).log())
     found = afterwards(Knower(truth), seed=1, tuned=False)
     assert abs(found["fill, home"]) < 1e-9 and abs(found["write, home"]) < 1e-9
-    assert 0 <= found["probe 512, home"] < 0.05 < found["probe 8, home"] < 1
+    assert 0 <= found["probe 512, home"] < found["probe 8, home"] < 0.1
     assert all(found[f"{task}, {name}"] > 0.1 for task in ("fill", "write") for name in DOMAINS[1:])
     about = foretellers(Knower(truth), "uniform sizes", seed=1)
     assert all(abs(about[name]) < 1e-9 for name in ("area gap", "mixture", "S(1)", "S(5)", "spread"))
@@ -168,12 +165,3 @@ def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monke
     x = language(small.num_tokens).sample(64, generator=generator)
     assert torch.equal(torch.cat(seen).sort(-1).values, x.sort(-1).values)
     assert (torch.cat(seen) != x).float().mean() > 0.5
-
-
-def test_the_stored_run_is_that_of_the_plan():
-    with open(benchmark.FOLDER / "after_training.csv", encoding="utf-8") as opened:
-        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
-    units = benchmark.units(len({line["seed"] for line in lines}))
-    assert [(line["kind"], int(line["num_steps"]), int(line["seed"])) for line in lines] == units
-    assert list(lines[0]) == list(benchmark.FIELDS) and set(benchmark.TASKS) >= {f"probe {n}, home" for n in LABELLED}
-    assert all(float(line[task]) > 0 for line in lines for task in benchmark.TASKS)

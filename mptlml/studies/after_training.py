@@ -1,8 +1,8 @@
 """What a network is good for after its training, on languages where the best possible answer is known.
 
-A network that was trained on `known_language.language()` is used at home and in four new domains, each of them a hidden
-Markov model too. It fills in single words and writes from left to right, unchanged. And it reads a sentence so that a
-classifier can tell the topic of the word in the middle, from a few labelled sentences. Losses are above the exact model.
+A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov model
+too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that a classifier
+can tell the topic of the middle word from a few labelled sentences. All losses are above that of the exact model.
 """
 
 import copy
