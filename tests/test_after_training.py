@@ -1,5 +1,6 @@
 """What comes after training: the domains, the exact posterior, the probe, and the stored run."""
 
+import csv
 import itertools
 import math
 
@@ -7,10 +8,12 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks import after_training as benchmark
 from mptlml.models import MaskedTransformer
 from mptlml.studies import after_training as study
 from mptlml.studies.after_training import (
     DOMAINS,
+    LABELLED,
     afterwards,
     best_possible,
     domain,
@@ -165,3 +168,12 @@ def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monke
     x = language(small.num_tokens).sample(64, generator=generator)
     assert torch.equal(torch.cat(seen).sort(-1).values, x.sort(-1).values)
     assert (torch.cat(seen) != x).float().mean() > 0.5
+
+
+def test_the_stored_run_is_that_of_the_plan():
+    with open(benchmark.FOLDER / "after_training.csv", encoding="utf-8") as opened:
+        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
+    units = benchmark.units(len({line["seed"] for line in lines}))
+    assert [(line["kind"], int(line["num_steps"]), int(line["seed"])) for line in lines] == units
+    assert list(lines[0]) == list(benchmark.FIELDS) and set(benchmark.TASKS) >= {f"probe {n}, home" for n in LABELLED}
+    assert all(float(line[task]) > 0 for line in lines for task in benchmark.TASKS)
