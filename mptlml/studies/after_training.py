@@ -1,0 +1,267 @@
+"""What a network is good for after its training, on languages where the best possible answer is known.
+
+A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov model
+too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that a classifier
+can tell the topic of the middle word from a few labelled sentences. All losses are above that of the exact model.
+"""
+
+import copy
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import cross_entropy, layer_norm, one_hot
+
+from .. import draws, objectives
+from ..checks import check_count
+from ..masks import random_orders
+from ..models.hmm import HiddenMarkovModel
+from ..models.shortfall import Shortfall
+from ..models.text_curves import order_gap
+from ..models.transformer import MaskedTransformer
+from ..score import chain_rule, score_curve
+from ..training import fit
+from .known_language import BATCH, NOUNS, NUM_STEPS, SCHEMES, STAY, VERBS, WARM_UP, WORDS, language
+
+PHASES = 4  # states of one topic; state z has topic z // 4
+SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
+DOMAINS = "home", "short topics", "nouns renamed", "typing noise", "new topic"
+LABELLED = {8: 16, 32: 8, 128: 4, 512: 1}  # number of labelled sentences: how many such sets are drawn from all 512
+NUM_TEST, NUM_WRITTEN = 256, 16  # sentences on which a network is held against exact answers; those it writes
+AT, NUM_ORDERS = (1, 2, 5, 9, 13, 17, 21, 25, 29, 31, 32), 8  # mask sizes of the area; orders of the mixture
+TUNING_NUMBERS, TUNING_STEPS, TUNING_RATE = (32, 512), 20, 1e-3
+
+
+def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
+    """The language of one of DOMAINS, exactly.
+
+        home           the language of the training
+        short topics   the next word has the same topic with probability 0.8, not 0.97
+        nouns renamed  each noun is called by the noun of the same rank in the next topic
+        typing noise   a tenth of the words is replaced by words drawn from the vocabulary
+        new topic      a fourth topic, as frequent as the others, whose nouns and verbs are known from different topics
+
+    Raises ValueError: another name, num_tokens below 1.
+    """
+    if name not in DOMAINS:
+        raise ValueError(f"the domain must be one of {', '.join(map(repr, DOMAINS))}, got {name!r}")
+    home = language(num_tokens)
+    if name == "home":
+        return home
+    transition, emission = home.transition, home.emission
+    phase = transition[:PHASES].unflatten(1, (-1, PHASES)).sum(1)  # [from, to], the same in every topic
+    if name == "short topics":
+        transition = torch.kron(_stay(3, SHORT_STAY), phase)
+    if name == "nouns renamed":
+        called = list(range(len(WORDS)))
+        for topic, words in enumerate(NOUNS):
+            for old, new in zip(words, NOUNS[topic - 1], strict=True):
+                called[WORDS.index(old)] = WORDS.index(new)  # this word now stands where that one stood
+        emission = emission[:, called]
+    if name == "typing noise":
+        emission = (1 - TYPING) * emission + TYPING / len(WORDS)
+    if name == "new topic":
+        transition = torch.kron(_stay(4, STAY), phase)
+        added = emission[:PHASES].clone()
+        for state, kind in ((1, NOUNS), (2, VERBS)):
+            for rank in range(3):
+                old, new = (WORDS.index(kind[topic][rank]) for topic in (0, (rank + state) % 3))
+                added[state, old], added[state, new] = emission[0, -1], emission[state, old]
+        emission = torch.cat([emission, added])
+    states = len(emission)
+    return HiddenMarkovModel(torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens)
+
+
+def _stay(num_topics: int, stay: float) -> Tensor:
+    """The topic's transition: it stays, or becomes any of the others."""
+    other = (1 - stay) / (num_topics - 1)
+    return torch.full((num_topics,) * 2, other, dtype=torch.float64).fill_diagonal_(stay)
+
+
+def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
+    """p(topic of the middle word | x), [N, topics], for visible rows x [N, D]: a forward and a backward pass.
+
+    The middle word is number D // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
+    """
+    middle = place(truth.num_tokens)
+    likelihood = truth.emission.T[x.long()]  # [N, D, H]
+    before, after = truth.initial.expand(len(x), -1), torch.ones_like(likelihood[:, 0])
+    for t in range(middle):
+        before = _normal((before * likelihood[:, t]) @ truth.transition)
+    for t in reversed(range(middle + 1, truth.num_tokens)):
+        after = _normal((after * likelihood[:, t]) @ truth.transition.T)
+    return _normal(before * likelihood[:, middle] * after).unflatten(-1, (-1, PHASES)).sum(-1)
+
+
+def place(num_tokens: int) -> int:
+    """The index of the middle word."""
+    return (check_count(num_tokens, "num_tokens") - 1) // 2
+
+
+def _normal(weight: Tensor) -> Tensor:
+    return weight / weight.sum(-1, keepdim=True)
+
+
+def states(net: MaskedTransformer, x: Tensor) -> Tensor:
+    """The network's last state at the middle word of each visible row x [N, D], as its readout sees it: [N, width].
+
+    The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
+    """
+    hidden = net.embedding(x.long())
+    for layer in net.layers:
+        hidden = layer(hidden)
+    hidden = hidden[:, place(net.num_tokens)]
+    return layer_norm(hidden, hidden.shape[-1:])
+
+
+def with_one(inputs: Tensor) -> Tensor:
+    """inputs [..., n, K] with a last column of ones, [..., n, K + 1]."""
+    return torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
+
+
+def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """The linear classifier with the largest posterior density under a normal prior of variance 1 for each weight.
+
+    inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes], the last
+    row for a constant input of 1. The density has one maximum: Newton steps, halved while they lower it, go there until
+    no slope exceeds 1e-6. (It is scikit-learn's logistic regression with C = 1 and no other intercept.) Raises
+    ValueError: a label out of range; FloatingPointError: no convergence in 100 steps.
+    """
+    if not (0 <= labels.min() and labels.max() < num_classes):
+        raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {labels.min()}..{labels.max()}")
+    inputs, target = with_one(inputs), one_hot(labels, num_classes).to(inputs)
+    pairs = (inputs[..., None] * inputs[..., None, :]).flatten(-2)  # [S, n, (K + 1)^2]
+    size = inputs.shape[-1]
+    weight = inputs.new_zeros(len(inputs), size, num_classes)
+
+    def loss(weight: Tensor) -> Tensor:
+        """Minus the log density, less a constant, [S]."""
+        return weight.square().sum((-1, -2)) / 2 - (target * (inputs @ weight).log_softmax(-1)).sum((-1, -2))
+
+    for _ in range(100):
+        prob = (inputs @ weight).softmax(-1)  # [S, n, classes]
+        slope = inputs.mT @ (prob - target) + weight
+        if slope.abs().max() < 1e-6:
+            return weight
+        spread = prob.diag_embed() - prob[..., None] * prob[..., None, :]  # [S, n, classes, classes]
+        bend = (pairs.mT @ spread.flatten(-2)).unflatten(-1, (num_classes, -1)).unflatten(-3, (size, -1))
+        bend = bend.transpose(-3, -2).flatten(-4, -3).flatten(-2) + torch.eye(size * num_classes).to(weight)
+        step = torch.linalg.solve(bend, slope.flatten(-2)).view_as(slope)
+        now = loss(weight) + 1e-9
+        while (worse := loss(weight - step) > now).any():
+            step = torch.where(worse[:, None, None], step / 2, step)
+        weight = weight - step
+    raise FloatingPointError(f"a slope of {slope.abs().max():.1e} is left after 100 steps")
+
+
+def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
+    """Mean KL(exact posterior || answer), nats per sentence [...], for [N, classes] and log-answers [..., N, classes].
+
+    This is the expected log loss of the answer minus that of the exact posterior, without the noise of the labels.
+    """
+    return (torch.special.entr(posterior).neg() - posterior * log_answer).sum(-1).mean(-1)
+
+
+def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *, generator: Generator
+              ) -> tuple[MaskedTransformer, Tensor]:
+    """A copy of the network and of a probe's `head` [width + 1, classes], both trained on labelled rows x [n, D].
+
+    20 steps of Adam on batches of 32, with a rate that falls from 1e-3 to zero along a half cosine.
+    """
+    net, weight = copy.deepcopy(net), head.float().requires_grad_()
+
+    def score() -> Tensor:
+        chosen = draws.randperm(len(x), None, generator)[:BATCH]
+        return -cross_entropy(with_one(states(net, x[chosen])) @ weight, labels[chosen])
+
+    fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay=True,
+        name="fine-tuning")
+    return net, weight.detach()
+
+
+def shuffled(*, seed: int, learning_rate: float, num_steps: int = NUM_STEPS, num_tokens: int = 32,
+             **shape: int) -> MaskedTransformer:
+    """A control: a network trained with uniform sizes on sentences whose words are put into random order.
+
+    Each sentence keeps its words, so topics can be learnt and the order of words cannot. The rest is as in `pretrain`.
+    """
+    truth, generator = language(num_tokens), Generator().manual_seed(seed)
+    net = MaskedTransformer(num_tokens, truth.vocab_size, **shape, generator=generator)
+    x = truth.sample(num_steps * BATCH, generator=generator)
+    order = torch.rand(x.shape, generator=generator).argsort(-1)
+    rows = iter(x.gather(-1, order).split(BATCH))
+    fit(lambda: objectives.stratified_size(net, next(rows), generator=generator), net.parameters(), decay=True,
+        num_steps=num_steps, learning_rate=learning_rate, warm_up=WARM_UP, name="shuffled")
+    return net
+
+
+def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict[str, float]:
+    """How far a network is above the least possible loss, by "task, domain", in nats per sentence.
+
+        fill      one hidden word at a time: D times the mean divergence from the exact answer
+        write     the divergences summed along the words from left to right
+        probe n   `regret` of the topic of the middle word, from n labelled sentences of the domain
+        tune n    the same after `fine_tune` on the first such sentences, at home only; left out with tuned=False
+
+    Sentences, labels and sets are new draws for each seed and domain, the same for all networks of a seed.
+    """
+    found: dict[str, float] = {}
+    for number, name in enumerate(DOMAINS):
+        truth, generator = domain(name, net.num_tokens), draws.seeded(seed, 3, number)
+        test, x = truth.sample(max(LABELLED) + NUM_TEST, generator=generator).tensor_split([NUM_TEST])
+        posterior, shortfall = topic_posterior(truth, test), Shortfall(net, truth)
+        labels = draws.multinomial(topic_posterior(truth, x), 1, generator)[:, 0]
+        with torch.no_grad():
+            one = score_curve(shortfall, test, (1,), share_masks=False, generator=generator).mean[0] * net.num_tokens
+            written = chain_rule(shortfall, test[:NUM_WRITTEN], torch.arange(net.num_tokens).flip(-1)[None])
+            inputs, read = (states(net, rows).double() for rows in (x, test))
+        found |= {f"fill, {name}": -float(one), f"write, {name}": -float(written.sum(-1).mean())}
+        for count, sets in LABELLED.items():
+            some = slice(0, count * sets)
+            heads = probe(inputs[some].unflatten(0, (sets, count)), labels[some].unflatten(0, (sets, count)),
+                          posterior.shape[-1])
+            answer = (with_one(read) @ heads).log_softmax(-1)  # [sets, NUM_TEST, topics]
+            found[f"probe {count}, {name}"] = float(regret(posterior, answer).mean())
+            if tuned and name == "home" and count in TUNING_NUMBERS:
+                other, head = fine_tune(net, x[:count], labels[:count], heads[0], generator=generator)
+                with torch.no_grad():
+                    answer = (with_one(states(other, test)) @ head).double().log_softmax(-1)
+                found[f"tune {count}, {name}"] = float(regret(posterior, answer))
+    return found
+
+
+def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, float]:
+    """What can be known of a network before it is used, in nats per sentence; each is 0 or positive, less is better.
+
+        area gap   expected LML minus area: the mean divergence along a random order (sizes AT, straight lines between)
+        mixture    expected LML minus the log of the mixture over NUM_ORDERS random orders
+        S(1), S(5) D times the distance below the exact curve at one size
+        own loss   the loss that the network was trained on, for new sentences: what a user without the truth sees
+        spread     standard deviation of log q over the orders
+
+    Raises ValueError: an unknown scheme.
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
+    truth, generator = language(net.num_tokens), draws.seeded(seed, 5)
+    x = truth.sample(256, generator=generator)
+    curve = score_curve(Shortfall(net, truth), x[:64], AT, share_masks=False, generator=generator)
+    ends = score_curve(Shortfall(net, truth), x, (1, 5), share_masks=False, generator=generator).mean * net.num_tokens
+    orders = random_orders(net.num_tokens, NUM_ORDERS, generator=generator)
+    with torch.no_grad():
+        own = float(SCHEMES[scheme](net, x, generator))
+        log_prob = chain_rule(net, x[:8], orders).sum(-1).double()  # [orders, rows]
+    gap = -curve.area().mean
+    return {"area gap": gap, "mixture": gap - float(order_gap(log_prob).mean()), "S(1)": -float(ends[0]),
+            "S(5)": -float(ends[1]), "own loss": -own, "spread": float(log_prob.std(0).mean())}
+
+
+def best_possible(name: str, *, seed: int, num_rows: int = 4096) -> dict[str, float]:
+    """What the exact posterior achieves in a domain: its log loss, nats per sentence, and its share of right answers.
+
+    Means over num_rows new sentences, the exact expectation given each, and their standard errors.
+    """
+    truth = domain(name)
+    posterior = topic_posterior(truth, truth.sample(num_rows, generator=draws.seeded(seed, 4)))
+    loss, right = torch.special.entr(posterior).sum(-1), posterior.amax(-1)
+    return {"log loss": float(loss.mean()), "log loss, error": float(loss.std() / num_rows**0.5),
+            "right": float(right.mean()), "right, error": float(right.std() / num_rows**0.5)}
