@@ -95,8 +95,9 @@ def test_the_readme_opens_with_the_game_of_chapter_1(theme):
     if not path.exists():
         path.write_text(drawn + "\n", encoding="utf-8")
         pytest.fail(f"{path.name} was missing and is drawn: look at it")
-    number = r"(?<![\w#-])-?\d+\.?\d*"
+    number, words = r"(?<![\w#-])-?\d+\.?\d*", r">([^<>]+)</text>"
     kept = path.read_text(encoding="utf-8").strip()
+    assert re.findall(words, kept) == re.findall(words, drawn) != []
     assert re.sub(number, "0", kept) == re.sub(number, "0", drawn)
     assert list(map(float, re.findall(number, kept))) == pytest.approx(
         list(map(float, re.findall(number, drawn))), abs=0.02)

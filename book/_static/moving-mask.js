@@ -68,11 +68,11 @@
           : `The ${size} hidden words, one by one, sum to ${number(sum(terms))}; jointly: ${number(data.joint[code])}.`,
         size < D ? `With ${size} of ${D} words hidden, the steps so far fill ${share} of log p(x).`
           : `All ${D} steps together have the area ${number(sum(S))}, and log p(x) is ${number(lml)}.`];
-      const [svg, width] = figure.sheet(340, `Steps that fall to the right, and a dot for each mask. ${say.join(" ")}`);
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 270 },
+      const [svg, width] = figure.sheet(302, `Steps that fall to the right, and a dot for each mask. ${say.join(" ")}`);
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 232 },
         { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats",
           xticks: S.map((_, k) => k + 1), left: 42 });
-      const meter = new Moving.Panel(svg, { left: 0, top: 284, width, height: 56 },
+      const meter = new Moving.Panel(svg, { left: 0, top: 246, width, height: 56 },
         { x: [0, lml], y: [0, 1], yticks: [], xticks: [[0, "0"]], left: 42 });
       S.forEach((value, k) => {
         const style = `blue step ${k < size ? "" : "faint"}`;
