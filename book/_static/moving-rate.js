@@ -75,7 +75,9 @@
       bias.dot(m, B[m - 1], "red grip", 7);
       free.forEach((place) => {
         bias.dot(place, 0, "green", 5);
-        bias.name(place, 0, `no bias at ${number(place)}`, "green", place > 0.7 * D ? "end" : "start", 0, 20);
+        const [left, falls] = [place > 0.7 * D, B[Math.floor(place) - 1] > 0]; // the words keep off the curve
+        bias.name(place, 0, `no bias at ${number(place)}`, "green", left ? "end" : "start", 0,
+          left === falls ? 20 : -8);
       });
       for (const panel of [curve, bias]) figure.slide(panel, at, B.map((_, k) => panel.x(k + 1)));
       const read = (k) => `m = ${k + 1} (${Math.round(100 * (k + 1) / D)}%): S = ${number(scores[k], 3)}, `
