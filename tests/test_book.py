@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import jsonschema
 import nbformat
 import pytest
+import site_checks
 import yaml
 from bs4 import BeautifulSoup
 
@@ -21,7 +22,6 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 import book_build  # noqa: E402
-import book_checks  # noqa: E402
 import book_digest  # noqa: E402
 import book_execute  # noqa: E402
 import book_outputs  # noqa: E402
@@ -55,7 +55,7 @@ SCHEMA = json.loads(book_records.SCHEMA.read_text())
     ('<svg aria-hidden="true"/><span aria-hidden="true"><img src="a.svg"></span>', 0, 0),
 ])
 def test_a_page_that_loads_from_elsewhere_or_leaves_a_picture_unnamed_is_found(markup, remote, unnamed):
-    found = book_checks.inspect_html(f"<html><article>{markup}</article></html>")
+    found = site_checks.inspect_html(f"<html><article>{markup}</article></html>")
     assert tuple(map(len, found)) == (remote, unnamed)
 
 
@@ -63,7 +63,11 @@ def test_style_sheets_and_pages_of_a_site_are_inspected(tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "page.html").write_text('<article><img src="//x.example/a.svg"></article>')
     (tmp_path / "style.css").write_text("/* url(//y.example) */ @font-face { src: url('https://x.example/f.woff2') }")
-    assert [name for name, _ in book_checks.inspect_site(tmp_path)] == ["style.css", "sub/page.html", "sub/page.html"]
+    assert [name for name, _ in site_checks.inspect_site(tmp_path)] == ["style.css", "sub/page.html", "sub/page.html"]
+
+
+def test_the_site_loads_nothing_from_elsewhere_and_names_its_pictures(built_site):
+    assert site_checks.inspect_site(built_site) == []
 
 
 # A digest knows what its chapter depends on, and nothing else ------------------------------------------------------

@@ -119,6 +119,69 @@ def test_the_search_by_its_shortcut_finds_the_marginal_likelihood(reader, built_
     assert "marginal likelihood" in page.locator("article").inner_text().lower()
 
 
+@pytest.mark.parametrize(("query", "first"), [
+    ("80/10/10", "notebooks/10_bert.html#bert-s-own-corruption-rule"), ("LML", "notebooks/"),
+    ("score_curve", "book/api.html#mptlml.score.score_curve")])
+def test_a_search_leads_to_a_section_where_it_is_marked(reader, built_site, query, first):
+    page = Visit(reader, built_site / "search.html").page
+    page.goto(f"{(built_site / 'search.html').as_uri()}?q={query}")
+    page.locator(".search-summary", has_text="found").wait_for()
+    found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
+    places = [address.startswith("notebooks/") - address.startswith("book/api") for address in found]
+    assert found[0].startswith(first) and sum("#" in address for address in found) > len(found) / 2
+    assert places[1:] == sorted(places[1:], reverse=True)  # all chapters, other pages, the API
+    page.locator("#search-results li a").first.click()
+    page.locator(".highlighted").first.wait_for(state="attached")
+    marks = page.locator(".highlighted").all_inner_texts()
+    assert {mark.lower() for mark in marks} == {query.lower()}
+    page.close()
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["with script", "without"])
+def record_reader(request, chromium):
+    """Whether a browser session runs scripts, and the session."""
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
+        context = browser.new_context(viewport=checks.DESKTOP, java_script_enabled=request.param)
+        context.set_default_timeout(60_000)
+        yield request.param, context
+
+
+def test_the_scorecard_is_a_list_that_a_script_filters(record_reader, built_site):
+    script, context = record_reader
+    page = context.new_page()
+    page.goto((built_site / "book" / "scorecard.html").as_uri())
+    rows = page.locator("tr[data-verdict]")
+    assert page.locator(".filters").is_visible() is script
+    assert page.locator("tr[data-verdict]:visible").count() == rows.count()
+    if script:
+        page.locator("select[name=verdict]").select_option("partly")
+        page.locator("select[name=chapter]").select_option("05_training")
+        left = page.locator("tr[data-verdict]:visible").all()
+        assert {(row.get_attribute("data-verdict"), row.get_attribute("data-chapter")) for row in left} == {
+            ("partly", "05_training")}
+        assert page.locator(".filters output").inner_text() == f"{len(left)} of {rows.count()} claims"
+        assert page.locator("tr[data-of]:visible").count() == 1
+    page.close()
+
+
+def test_a_claim_leads_to_its_cell_opened_and_in_view(record_reader, built_site):
+    script, context = record_reader
+    page = context.new_page()
+    page.goto((built_site / "book" / "scorecard.html").as_uri())
+    page.locator("#claim-table1-p10 td > a").click()
+    page.wait_for_url("**/04_convergence.html#claim-table1-p10")
+    claim = page.locator("details#claim-table1-p10")
+    claim.wait_for()
+    if script:
+        page.locator("details#claim-table1-p10[open]").wait_for()
+    story = claim.locator("dl").is_visible()
+    code = page.locator("div.cell:has(#claim-table1-p10) div.cell_input").first.is_visible()
+    assert (story, code) == (script, script)
+    if script:
+        assert 0 <= claim.bounding_box()["y"] < checks.DESKTOP["height"]
+    page.close()
+
+
 def test_the_theme_switch_chooses_the_colours(reader, built_site):
     page = Visit(reader, built_site / f"{TOC['root']}.html").page
     modes = []

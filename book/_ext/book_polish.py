@@ -8,6 +8,7 @@ book needs one bundle and one folder of fonts.
 
 import re
 import shutil
+import zlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +31,23 @@ REPAIRS = (
     # Every proof without a label gets the same id.
     (' id="proof"', ""),
 )
+PLAIN = re.compile(r'<span class="(?:n|p|w|pre)">([^<]*)</span>')  # in code, but of no colour of its own
+DRAWING = re.compile(r'<svg(?![^>]* class=).*?</svg>', re.DOTALL)
+
+
+def lighter(html: str) -> str:
+    """A page without marks that nothing depends on, each style that its drawings repeat written once."""
+    styles = {}
+
+    def name(found):
+        key = f"s{zlib.crc32(found[1].encode()):x}"  # the same on all pages, which the print puts into one
+        styles[key] = found[1]
+        return f' class="{key}"'
+
+    html = PLAIN.sub(r"\1", PLAIN.sub(r"\1", html))  # they lie in each other
+    html = DRAWING.sub(lambda found: re.sub(' style="([^"]*)"', name, found[0]), html)
+    sheet = "".join(f".{key}{{{style}}}" for key, style in styles.items())
+    return html.replace("<svg", f"<style>{sheet}</style><svg", 1) if sheet else html
 
 
 def minus(text):
@@ -75,7 +93,7 @@ def _finish(app, exception):
             html = path.read_text(encoding="utf-8")
             for before, after in REPAIRS:
                 html = html.replace(before, after)
-            path.write_text(html, encoding="utf-8")
+            path.write_text(lighter(html), encoding="utf-8")
         # Without it Sphinx would write one that has no title and asks the server for an icon.
         first = Path(__file__).with_name("first_page.html").read_text(encoding="utf-8").format(
             title=app.config.project, page=f"{app.config.root_doc}.html", icon=Path(app.config.html_favicon).name)
@@ -85,5 +103,5 @@ def _finish(app, exception):
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=100)  # before the pages are checked
+    app.connect("build-finished", _finish, priority=100)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -36,7 +36,7 @@ from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent
-SCHEMA = HERE / "claims.schema.json"
+SCHEMA = HERE.parent / "claims.schema.json"
 
 
 def typeset(text: str) -> str:
@@ -222,5 +222,5 @@ def setup(app):
     app.connect("doctree-read", _number_tables, priority=100)
     app.connect("doctree-resolved", _tag_paper)
     app.connect("doctree-resolved", _show_twins)
-    app.connect("build-finished", _write, priority=400)  # before the pages are inspected
+    app.connect("build-finished", _write, priority=400)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

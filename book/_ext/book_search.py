@@ -40,6 +40,8 @@ class Sections:
             index, place = app.builder.indexer, 0
             index.prune([])  # whole pages
             for page in app.env.collect_relations():  # in the order of the book
+                if page not in self.found:  # the page was not written again
+                    app.env.get_and_resolve_doctree(page, app.builder)
                 for section in self.found[page]:
                     name = f"{page}#{section['ids'][0]}" if section is not self.found[page][0] else page
                     index.feed(name, str(place), section[0].astext(), section)

@@ -1,16 +1,12 @@
-"""Warn about built pages that fetch something from elsewhere, or that show a picture without saying what it shows.
+"""Built pages that fetch something from elsewhere, or that show a picture without saying what it shows.
 
-The book is built with warnings as errors, so each of these stops the build. Links that a reader may follow
-(`<a href>`) are no matter; what counts is what a browser loads by itself.
+Links that a reader may follow (`<a href>`) are no matter; what counts is what a browser loads by itself.
 """
 
 import re
 from pathlib import Path
 
 from bs4 import BeautifulSoup, Tag
-from sphinx.util import logging
-
-logger = logging.getLogger(__name__)
 
 ADDRESSES = ("src", "srcset", "poster", "data", "href", "xlink:href")  # attributes from which a browser fetches
 REMOTE = re.compile(r"(?:^|,)\s*(?:https?:|wss?:|ftp:)?//", re.IGNORECASE)
@@ -61,14 +57,3 @@ def inspect_site(folder: Path) -> list[tuple[str, str]]:
         findings += [(name, f"loads from outside the book: {what}") for what in remote]
         findings += [(name, f"picture without an alt text or label: {what}") for what in unnamed]
     return findings
-
-
-def _warn(app, exception):
-    if exception is None and app.builder.name == "html":
-        for name, what in inspect_site(Path(app.outdir)):
-            logger.warning("%s: %s", name, what, type="book_checks")
-
-
-def setup(app):
-    app.connect("build-finished", _warn)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
