@@ -3,7 +3,8 @@
 import importlib
 import sys
 
-NAMES = "gaussian", "linear_vae", "masked_lm", "linear_runs", "deep_vae", "known_language", "real_network"
+NAMES = ("gaussian", "linear_vae", "masked_lm", "linear_runs", "linear_page", "deep_vae", "known_language",
+         "real_network")
 
 name, *words = sys.argv[1:] or NAMES[:1]
 if name not in NAMES:
