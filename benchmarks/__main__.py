@@ -3,8 +3,8 @@
 import importlib
 import sys
 
-NAMES = ("gaussian", "linear_vae", "masked_lm", "linear_runs", "deep_vae", "known_language", "real_network",
-         "after_training")
+NAMES = ("gaussian", "linear_vae", "masked_lm", "linear_runs", "linear_page", "deep_vae", "known_language",
+         "real_network", "after_training")
 
 name, *words = sys.argv[1:] or NAMES[:1]
 if name not in NAMES:

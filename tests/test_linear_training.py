@@ -200,3 +200,15 @@ def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     assert (optimum.loc["optimum, diagonal"] < optimum.loc["optimum"]).all()
     with pytest.raises(SystemExit, match="cifar"):
         linear_runs.main("cifar")
+
+
+def test_a_short_run_ends_as_the_stored_one():
+    from benchmarks import linear_page
+
+    stored = pd.read_csv(STORED.with_name("linear_vae_page.csv"), comment="#", dtype={"seed": str})
+    assert stored.groupby(["data", "objective", "seed"])["train"].count().eq(1).all() and len(stored) == 3 * 4 * 5 * 6
+    run = stored[stored["data"].eq("digits") & stored["objective"].eq("uniform") & stored["seed"].eq("3")]
+    lines = pd.DataFrame(linear_page.lines("digits", "uniform", 3), columns=linear_page.FIELDS)
+    assert lines["passes"].tolist() == run["passes"].tolist() == [0, 5, 10, 15, 20, 25]
+    for column in ("seen", "lml", "train", "held_out"):
+        assert pd.to_numeric(lines[column]).tolist() == pytest.approx(run[column].tolist(), abs=0.02, nan_ok=True)
