@@ -103,5 +103,5 @@ def _finish(app, exception):
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=100)
+    app.connect("build-finished", _finish, priority=600)  # after sphinx-codeautolink, which needs the marks in code
     return {"parallel_read_safe": True, "parallel_write_safe": True}

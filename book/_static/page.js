@@ -20,9 +20,11 @@
 
   const goal = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const land = () => { // a claim opens, and with it the code of the cell that measures it
-    const folds = [goal()?.closest("details"), goal()?.closest("div.cell")?.querySelector("details.above-input")];
-    folds.forEach((fold) => { if (fold) fold.open = true; });
-    if (folds.some(Boolean)) goal().scrollIntoView({ block: "center" });
+    const fold = goal()?.closest("details");
+    if (!fold) return;
+    fold.open = true;
+    fold.closest("div.cell:has(.claim)")?.querySelector("details.above-input")?.setAttribute("open", "");
+    goal().scrollIntoView({ block: "center" });
   };
   // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
   const mark = () => {
