@@ -13,9 +13,9 @@ scores: writes book/data/real_network_scores.csv, one line for each of some gene
 sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along
 random orders, and the curve under each mask. Sequences of one length have their masks in common.
 
-guesses: writes book/data/real_network_guesses.csv, one line for each residue of one gene at several rates, before and
-after the first run of repair: whether it is hidden, the residue that the network finds most probable there, its
-probability, and that of the true one.
+guesses: writes book/data/real_network_guesses.csv, one line for each hidden residue of one gene, at several mask sizes,
+before and after the first run of repair: the residues that the network finds most probable there, their
+probabilities, and the log-probability of the true one.
 
 Together they take an hour and a quarter of one core.
 """
@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mptlml import random_orders
+from mptlml import random_orders, report
 from mptlml.draws import seeded
 from mptlml.models.text_curves import spaced_sizes
 from mptlml.studies import real_network as study
@@ -41,8 +41,8 @@ REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "o
                  *(f"at {rate:g}" for rate in study.RATES), "seconds")
 SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
                  "sizes", "curve")
-GUESSES_FIELDS = ("stage", "rate", "place", "residue", "hidden", "guess", "probability", "probability_of_truth")
-SHOWN_RATES = (0.05, 0.5, 0.95)
+GUESSES_FIELDS = ("network", "hidden", "place", "residue", "guesses", "chances", "score")
+SHOWN_RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1)
 NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
 
 
@@ -110,20 +110,20 @@ def scores(name):
            " ".join(f"{score:.4f}" for score in curve.scores.flatten()))
 
 
-def guesses(stage):
-    """The lines of the network "before" or "after" its repair, as GUESSES_FIELDS says."""
-    lm, sequences = study.load_network().lm, study.load_sequences()
-    if stage == "after":
-        study.fine_tune(lm, sequences.trained, "uniform sizes", seed=0)
-    text = sequences.tested[0]
-    for rate in SHOWN_RATES:
-        observed, answer = study.guesses(lm, text, rate, seeded(13, round(100 * rate)))
-        best, word = answer.exp().max(-1)
-        true = answer.gather(1, lm.encode(text)[:, None])[:, 0].exp()
-        for place, residue in enumerate(text.split()):
-            guess = lm.tokenizer.convert_ids_to_tokens(int(word[place]))
-            yield (stage, rate, place + 1, residue, int(not observed[place]), guess, f"{best[place]:.3f}",
-                   f"{true[place]:.4f}")
+def guesses(text):
+    """The lines of a gene under the network before and after its repair, as GUESSES_FIELDS says."""
+    repaired, ids = study.load_network().lm, network().encode(text)
+    study.fine_tune(repaired, study.load_sequences().trained, "uniform sizes", seed=0)
+    views = {"before": network().at_length(len(ids)), "after": repaired.at_length(len(ids))}
+    words = network().tokenizer.convert_ids_to_tokens(range(network().vocab_size))
+    sizes = [round(rate * len(ids)) for rate in SHOWN_RATES]
+    made = report.guesses(views, ids, words, sizes, generator=seeded(13))
+    for step in made["steps"]:
+        for n, name in enumerate(views):
+            for k, place in enumerate(step["hidden"].tolist()):
+                best, chances = step["guesses"][n, k], step["chances"][n, k]
+                yield (name, len(step["hidden"]), place + 1, words[int(ids[place])], " ".join(words[w] for w in best),
+                       " ".join(f"{chance:.3f}" for chance in chances), f"{step['scores'][n, k]:.3f}")
 
 
 def main(*parts):
@@ -142,5 +142,5 @@ def main(*parts):
         units = [(name,) for name in study.scored()]
         write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
     if "guesses" in parts or not parts:
-        units = [("before",), ("after",)]
+        units = [(study.load_sequences().tested[0],)]
         write_results("real_network_guesses", "real_network guesses", GUESSES_FIELDS, guesses, units)
