@@ -64,8 +64,8 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
         added = emission[:PHASES].clone()
         for state, kind in ((1, NOUNS), (2, VERBS)):
             for rank in range(3):
-                old, new = (WORDS.index(kind[topic][rank]) for topic in (0, (rank + state) % 3))
-                added[state, old], added[state, new] = emission[0, -1], emission[state, old]
+                given, taken = (WORDS.index(kind[topic][rank]) for topic in (0, (rank + state) % 3))
+                added[state, given], added[state, taken] = emission[0, -1], emission[state, given]
         emission = torch.cat([emission, added])
     states = len(emission)
     return HiddenMarkovModel(torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens)
