@@ -132,16 +132,15 @@ def test_a_search_leads_to_a_section_where_it_is_marked(reader, built_site, quer
     assert places[1:] == sorted(places[1:], reverse=True)  # all chapters, other pages, the API
     page.locator("#search-results li a").first.click()
     page.locator(".highlighted").first.wait_for(state="attached")
-    marks = page.locator(".highlighted").all_inner_texts()
+    marks = page.locator(".highlighted").all_text_contents()
     assert {mark.lower() for mark in marks} == {query.lower()}
     page.close()
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["with script", "without"])
-def record_reader(request, chromium):
+def record_reader(request, reader):
     """Whether a browser session runs scripts, and the session."""
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        context = browser.new_context(viewport=checks.DESKTOP, java_script_enabled=request.param)
+    with reader.browser.new_context(viewport=checks.DESKTOP, java_script_enabled=request.param) as context:
         context.set_default_timeout(60_000)
         yield request.param, context
 
@@ -168,7 +167,7 @@ def test_a_claim_leads_to_its_cell_opened_and_in_view(record_reader, built_site)
     script, context = record_reader
     page = context.new_page()
     page.goto((built_site / "book" / "scorecard.html").as_uri())
-    page.locator("#claim-table1-p10 td > a").click()
+    page.locator("#claim-table1-p10 td:first-child > a").click()
     page.wait_for_url("**/04_convergence.html#claim-table1-p10")
     claim = page.locator("details#claim-table1-p10")
     claim.wait_for()

@@ -30,7 +30,10 @@
   const mark = () => {
     if (document.getElementById("search-results")) return;
     const words = (store.sphinx_highlight_terms ?? "").split(" ").filter(Boolean);
-    words.forEach((word) => _highlightText(goal() ?? article, word, "highlighted"));
+    const place = goal()?.closest("section, dl.py") ?? article;
+    place.querySelectorAll("p, li, dt, dd, th, td, pre, figcaption, h1, h2, h3, h4").forEach((part) => {
+      words.forEach((word) => _highlightText(part, word, "highlighted")); // not in drawings, which a mark would cover
+    });
     delete store.sphinx_highlight_terms;
   };
   addEventListener("hashchange", land);
