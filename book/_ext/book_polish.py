@@ -93,15 +93,22 @@ def _finish(app, exception):
             html = path.read_text(encoding="utf-8")
             for before, after in REPAIRS:
                 html = html.replace(before, after)
-            path.write_text(lighter(html), encoding="utf-8")
+            path.write_text(html, encoding="utf-8")
         # Without it Sphinx would write one that has no title and asks the server for an icon.
         first = Path(__file__).with_name("first_page.html").read_text(encoding="utf-8").format(
             title=app.config.project, page=f"{app.config.root_doc}.html", icon=Path(app.config.html_favicon).name)
         (folder / "index.html").write_text(first, encoding="utf-8")
 
 
+def _lighten(app, exception):
+    if exception is None and app.builder.name == "html":
+        for path in Path(app.outdir).rglob("*.html"):
+            path.write_text(lighter(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=600)  # after sphinx-codeautolink, which needs the marks in code
+    app.connect("build-finished", _finish, priority=100)  # before sphinx-codeautolink, which writes the pages anew
+    app.connect("build-finished", _lighten, priority=600)  # after it, for it needs the marks in code
     return {"parallel_read_safe": True, "parallel_write_safe": True}

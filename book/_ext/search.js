@@ -26,8 +26,9 @@ const inLetters = (tex) => tex
   .replace(/\\([A-Za-z]+) ?/g, (_, name) => LETTERS[name] ?? "").replace(/\\\W|[{}_^]/g, "");
 Search.htmlToText = (html, anchor) => {
   const page = new DOMParser().parseFromString(html, "text/html");
-  const place = page.querySelector(anchor || "article section");
-  place.querySelectorAll("section, h1, h2, h3, h4, svg, div.math, .moving, details.above-input").forEach((part) => part.remove());
+  const place = page.getElementById(anchor.slice(1)) ?? page.querySelector("article section");
+  const unsaid = "section, h1, h2, h3, h4, svg, style, script, div.math, .moving, details.above-input";
+  place.querySelectorAll(unsaid).forEach((part) => part.remove());
   place.querySelectorAll("span.math").forEach((part) => { part.textContent = inLetters(part.textContent); });
   return place.textContent.replace(/\s+/g, " ");
 };
