@@ -80,7 +80,7 @@ def _stay(num_topics: int, stay: float) -> Tensor:
 def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
     """p(topic of the middle word | x), [N, topics], for visible rows x [N, D]: a forward and a backward pass.
 
-    The middle word is number D // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
+    The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
     """
     middle = place(truth.num_tokens)
     likelihood = truth.emission.T[x.long()]  # [N, D, H]
