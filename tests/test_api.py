@@ -60,7 +60,7 @@ def test_every_public_name_has_its_entry(built_site):
 def test_what_is_imported_is_linked(page, built_site):
     page = soup(built_site, page)
     names = {name for module, name in imports(page) if callable(getattr(importlib.import_module(module), name))}
-    assert names and names <= {link.get_text() for link in page.select("a.sphinx-codeautolink-a")}
+    assert names and names <= {link.get_text() for link in page.select("pre a")}
 
 
 def test_the_first_mention_in_the_text_is_linked(built_site):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
 import jsonschema
 import nbformat
@@ -290,6 +289,7 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
 
 
 def test_the_site_gets_its_data(said, tmp_path):
+    assert said["said"] == "1 checked, 1 needs data that this copy lacks"
     book_records.write_files(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
@@ -298,8 +298,6 @@ def test_the_site_gets_its_data(said, tmp_path):
     assert found["summary"] == {
         "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
-    assert ElementTree.parse(tmp_path / "badge.svg").getroot().get("aria-label") == (
-        "claims: 1 checked, 1 needs data that this copy lacks")
 
 
 # What was built ----------------------------------------------------------------------------------------------------
@@ -347,8 +345,7 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
     not_run = found["summary"]["verdicts"].get("not run here", 0)
     said = f"Claims: {len(CLAIMS) - not_run} checked" + f", {not_run} need" * bool(not_run)
-    assert page("book/intro.html").select_one("img.claims-badge")["alt"].startswith(said)
-    assert said in scorecard.get_text()
+    assert said in page("book/intro.html").get_text() and said in scorecard.get_text()
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")
     assert [word.get_text() for word in legend] == list(KINDS)
     equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])
