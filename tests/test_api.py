@@ -5,9 +5,9 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from pathlib import Path
 
+import book_api
 import pytest
 from bs4 import BeautifulSoup
 from docutils.core import publish_doctree
@@ -15,10 +15,6 @@ from docutils.core import publish_doctree
 import mptlml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_api  # noqa: E402
-
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.md"))
 PUBLIC = {}  # {entry: class or function} of all modules
 for info in pkgutil.walk_packages(mptlml.__path__, "mptlml."):

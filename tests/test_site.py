@@ -4,10 +4,10 @@ The checks are in browser_checks.py. A test is skipped, and says why, where ther
 """
 
 import re
-import sys
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin
 
+import book_polish
 import browser_checks as checks
 import pytest
 import yaml
@@ -15,10 +15,6 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_polish  # noqa: E402
-
 HEAVIEST_PAGE = 5_000_000  # bytes, the style, icons and MathJax that all pages share among them
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [TOC["root"], *(page["file"] for part in TOC["parts"] for page in part["chapters"]), "search"]
