@@ -1,8 +1,10 @@
-"""What every test here shares: one thread (the tensors are small), a seeded generator, a device that is not there,
-and a watch on global state."""
+"""What every test here shares: one thread (the tensors are small), the book's tools on the path, a seeded generator, a
+device that is not there, and a watch on global state."""
 
 import os
 import random
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 torch.set_num_threads(1)
+sys.path.insert(0, str(Path(__file__).parents[1] / "book" / "_ext"))
 
 
 class Elsewhere(TorchFunctionMode):
@@ -72,7 +75,7 @@ def elsewhere():
 @pytest.fixture(scope="session")
 def built_site():
     """The folder of the built site, where it was built from today's sources; else the test is skipped."""
-    import book_build  # the modules that ask for the site put its folder on the path
+    import book_build
 
     if not book_build.is_current():
         pytest.skip("the book is not built from these sources: `make book`")

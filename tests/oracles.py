@@ -34,12 +34,6 @@ def gaussian_marginal(mean, covariance, row, tokens):
     return float(marginal.logpdf(row[tokens]))
 
 
-def gaussian_conditional(mean, covariance, row, token, observed):
-    """log p(x_j | x_R) as a ratio of two joint densities by scipy: no conditioning formula at all."""
-    joint = gaussian_marginal(mean, covariance, row, [*observed, token])
-    return joint - gaussian_marginal(mean, covariance, row, observed)
-
-
 def schur(mean, covariance, row, masked):
     """Mean and variance of the masked tokens by Schur complements, one observed token at a time, in exact fractions.
 
@@ -65,14 +59,22 @@ def bernoulli_table(weights, probs):
     }
 
 
+def sequence_table(initial, transition, emission, num_tokens):
+    """{sequence: probability} of a hidden Markov model, summed over every path of states one product at a time."""
+    states, words = range(len(initial)), range(emission.shape[1])
+    paths = []
+    for path in itertools.product(states, repeat=num_tokens):
+        steps = itertools.pairwise(path)
+        paths.append((path, initial[path[0]] * math.prod(transition[a, b] for a, b in steps)))
+    return {
+        sequence: sum(p * math.prod(emission[z, v] for z, v in zip(path, sequence, strict=True)) for path, p in paths)
+        for sequence in itertools.product(words, repeat=num_tokens)
+    }
+
+
 def table_marginal(table, row, tokens):
     """log p(x_tokens) in nats, summed from a table of outcomes."""
     return math.log(sum(p for outcome, p in table.items() if all(outcome[t] == row[t] for t in tokens)))
-
-
-def table_conditional(table, row, token, observed):
-    """log p(x_j | x_R) in nats, from a table of outcomes."""
-    return table_marginal(table, row, [*observed, token]) - table_marginal(table, row, observed)
 
 
 def score(conditional, num_tokens, size):

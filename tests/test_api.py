@@ -5,9 +5,9 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from pathlib import Path
 
+import book_api
 import pytest
 from bs4 import BeautifulSoup
 from docutils.core import publish_doctree
@@ -15,10 +15,6 @@ from docutils.core import publish_doctree
 import mptlml
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_api  # noqa: E402
-
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.md"))
 PUBLIC = {}  # {entry: class or function} of all modules
 for info in pkgutil.walk_packages(mptlml.__path__, "mptlml."):
@@ -60,7 +56,7 @@ def test_every_public_name_has_its_entry(built_site):
 def test_what_is_imported_is_linked(page, built_site):
     page = soup(built_site, page)
     names = {name for module, name in imports(page) if callable(getattr(importlib.import_module(module), name))}
-    assert names and names <= {link.get_text() for link in page.select("a.sphinx-codeautolink-a")}
+    assert names and names <= {link.get_text() for link in page.select("pre a")}
 
 
 def test_the_first_mention_in_the_text_is_linked(built_site):

@@ -30,10 +30,22 @@ from mptlml import (
     stratified_sizes,
 )
 from mptlml.data.images import load_images
-from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE
-from mptlml.models.deep_vae import DeepVAE, NodeMixture
-from mptlml.models.importance import Importance
-from mptlml.models.linear_vae import disc_rule
+from mptlml.models import (
+    PPCA,
+    BernoulliMixture,
+    HiddenMarkovModel,
+    Importance,
+    LinearVAE,
+    MaskedTransformer,
+    NodeMixture,
+    Recursive,
+    Shortfall,
+    disc_rule,
+    hermite_rule,
+)
+from mptlml.models.deep_vae import DeepVAE
+from mptlml.models.importance import annealed_log_prob
+from mptlml.studies import deep_vae, linear_vae
 from mptlml.studies.masked_diffusion import unmask
 from mptlml.studies.scripts_data import scripts_rows
 
@@ -69,6 +81,9 @@ class Untouched:
 
 
 WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
+DEEP = DeepVAE(3, 1, 0, generator=GENERATOR).double()
+RULE = disc_rule(0.5, num_latents=1)
+LINEAR = LinearVAE(PCA.weight, real(3), RULE)
 MODEL = Untouched()
 ROWS = real(4, 3)
 KEPT = score_curve(PCA, ROWS, [1, 3], num_masks=2, generator=torch.Generator().manual_seed(0))
@@ -92,6 +107,27 @@ def masks(sizes):
 
 def coins(num_components, **options):
     return lambda: BernoulliMixture.fit(real(2, 3, fill=1.0), num_components, generator=GENERATOR, **options)
+
+
+def markov(**change):
+    good = dict(initial=real(2), transition=real(2, 2), emission=real(2, 3, fill=1 / 3), num_tokens=3)
+    return lambda: HiddenMarkovModel(**good | change)
+
+
+def words(*row, observed=SEEN | True):
+    return lambda: markov()().conditional_log_prob(torch.tensor(row), observed)
+
+
+def transformer(**change):
+    return MaskedTransformer(**dict(num_tokens=3, vocab_size=2) | change, generator=GENERATOR)
+
+
+def digits():
+    return linear_vae.BinaryImages("digits")
+
+
+def deep(scheme="elbo", **options):
+    return lambda: deep_vae.train(scheme, torch.zeros(9, 6), seed=1, **options)
 
 
 # (what is wrong, call, what the message must state)
@@ -140,6 +176,49 @@ TABLE = [
     ("no steps", coins(1, num_steps=0), "num_steps.*got 0"),
     ("negative smoothing", coins(1, smoothing=-1.0), "smoothing.*got -1.0"),
     ("no samples of a mixture", lambda: COINS.sample(0, generator=GENERATOR), "num_rows.*got 0"),
+    # HiddenMarkovModel
+    ("states that differ", markov(initial=real(3)), r"do not fit: \(3,\), \(2, 2\), \(2, 3\)"),
+    ("no words", markov(emission=real(2, 0)), "do not fit"),
+    ("sums of 2", markov(transition=real(2, 2, fill=1.0)), "transition must hold probabilities that sum to 1"),
+    ("a negative probability", markov(initial=torch.tensor([1.5, -0.5])), "initial must hold probabilities"),
+    ("NaN in the emission", markov(emission=holed(2, 3)), "emission holds NaN"),
+    ("no tokens of a hidden Markov model", markov(num_tokens=0), "num_tokens must be a whole number of at least 1"),
+    ("a word too many", words(0.0, 1.0, 3.0), r"whole numbers in 0..2: 1 are not in shape \(3,\)"),
+    ("a word below", words(0.0, 1.0, -1.0), "whole numbers"),
+    ("half a word", words(0.0, 1.0, 0.5), "whole numbers"),
+    ("an unknown word", words(0.0, 1.0, NAN), "whole numbers"),
+    ("a masked word too many", words(0.0, 1.0, 7.0, observed=SEEN & False), "whole numbers"),
+    ("entropy of one row", lambda: WORDS.entropy(1, generator=GENERATOR), "at least 2"),
+    # transformer and shortfall
+    ("heads that do not share", lambda: transformer(width=9), "width 9 is not a multiple of 4 heads"),
+    ("no layers", lambda: transformer(num_layers=0), "num_layers must be a whole number"),
+    ("a truth of other words", lambda: Shortfall(transformer(), transformer(vocab_size=4)), "3 tokens of 2 .* 3 of 4"),
+    ("a word unknown to the network", lambda: transformer().conditional_log_prob(real(3, fill=2), SEEN), "0 or 1"),
+    # linear VAE
+    ("nodes of another K", lambda: LinearVAE(PCA.weight, real(3), disc_rule(0.5)), "do not fit"),
+    ("NaN in the linear VAE", lambda: LinearVAE(PCA.weight * NAN, real(3), RULE), "NaN"),
+    ("no spacing", lambda: disc_rule(0.0), "spacing"),
+    ("too many nodes", lambda: disc_rule(0.001), "million"),
+    ("no nodes", lambda: hermite_rule(0), "per_axis"),
+    ("rows without masks", lambda: LINEAR.masked_sums(real(2, 3, 3, fill=0), SEEN.expand(3, 3)), "need masks"),
+    ("adaptive, grey", lambda: LINEAR.adaptive_log_prob(real(3)), "tokens must be 0 or 1"),
+    ("one matrix to climb", lambda: linear_vae.NaturalGradient([PCA.weight], lr=1.0), "weight .* and bias"),
+    ("a grey start", lambda: linear_vae.initial_parameters(ROWS, 2, generator=GENERATOR), "0 or 1"),
+    ("another objective", lambda: linear_vae.train("mlm", None, seed=0), "objective"),
+    ("no passes to train", lambda: linear_vae.train("exact", None, seed=0, passes=0), "passes"),
+    ("left late", lambda: linear_vae.train("exact", digits(), seed=0, passes=2, stop=3), "6.*4"),
+    ("unequal parts", lambda: linear_vae.masked_objective(None, ROWS, None, torch.ones(3), 1, None), "equal parts"),
+    ("another script", lambda: linear_vae.train_as_scripts("uniform", None, seed=0), "objective"),
+    # deep VAE
+    ("another activation", lambda: DeepVAE(4, activation="gelu", generator=GENERATOR), "activation"),
+    ("no passes of the recursion", lambda: Recursive(DEEP, GENERATOR, 0), "num_passes"),
+    ("another proposal", lambda: Importance(DEEP, GENERATOR, 5, "prior"), "proposal"),
+    ("less than no rounds", lambda: Importance(DEEP, GENERATOR, 5, rounds=-1), "rounds"),
+    ("no draws", lambda: Importance(DEEP, GENERATOR, 0), "num_samples"),
+    ("one draw to anneal", lambda: annealed_log_prob(DEEP, ROWS, generator=GENERATOR, num_draws=1), "num_draws"),
+    ("another scheme", deep("mlm"), "scheme"),
+    ("no noise", deep(noise=0.0), "noise"),
+    ("left late by the deep VAE", deep(num_steps=5, stop=6), "6.*5"),
     # the curve
     ("rows of another D", curve(real(4, 2)), r"\[N, 3\].*\(4, 2\)"),
     ("no rows", curve(real(0, 3)), r"N >= 1, got \(0, 3\)"),
@@ -207,10 +286,8 @@ TABLE = [
     ("no rows of the scripts", lambda: scripts_rows(0, 4, 2, seed=1), "num_rows.*got 0"),
 ]
 # What every model answers and refuses alike.
-DEEP = DeepVAE(3, 1, 0, generator=GENERATOR).double()
-RULE = disc_rule(0.5, num_latents=1)
 X = real(2, 3, fill=1.0)
-for _model in PCA, COINS, LinearVAE(PCA.weight, real(3), RULE), NodeMixture(DEEP, RULE), Importance(DEEP, GENERATOR, 2):
+for _model in PCA, COINS, LINEAR, NodeMixture(DEEP, RULE), Importance(DEEP, GENERATOR, 2):
     _ask = _model.conditional_log_prob
     _calls = {
         "rows of another D": (_model.log_prob, real(2, 4), r"x has shape \(2, 4\).*3 tokens"),

@@ -9,65 +9,28 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from xml.etree import ElementTree
 
+import book_build
+import book_digest
+import book_execute
+import book_outputs
+import book_records
 import jsonschema
 import nbformat
 import pytest
-import site_checks
 import yaml
 from bs4 import BeautifulSoup
 
+from mptlml.report.claims import KINDS, VERDICTS, claims
+from mptlml.report.records import MIME
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_build  # noqa: E402
-import book_digest  # noqa: E402
-import book_execute  # noqa: E402
-import book_outputs  # noqa: E402
-import book_records  # noqa: E402
-
-from mptlml.report.claims import KINDS, VERDICTS, claims  # noqa: E402
-from mptlml.report.records import MIME  # noqa: E402
 
 SITE = ROOT / "_build" / "html"
 CHAPTERS = book_digest.chapters()
 CLAIMS = claims(ROOT / "book" / "claims.yml")
 FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
 SCHEMA = json.loads(book_records.SCHEMA.read_text())
-
-
-# Pages load nothing from elsewhere, and say what their pictures show -----------------------------------------------
-
-@pytest.mark.parametrize(("markup", "remote", "unnamed"), [
-    ('<script src="https://cdn.example/x.js"></script>', 1, 0),
-    ('<link rel="stylesheet" href="//fonts.example/css"><link rel="preconnect" href="https://fonts.example">', 2, 0),
-    ('<img alt="A curve." src="a.png" srcset="a.png 1x, https://images.example/b.png 2x">', 1, 0),
-    ('<div style="background: url(https://images.example/a.png)"></div>', 1, 0),
-    ("""<style>@import 'https://fonts.example/css'; a { background: url("//images.example/a.png") }</style>""", 2, 0),
-    ('<a href="https://arxiv.org/abs/2306.00520">it</a><link rel="canonical" href="https://book.example/">', 0, 0),
-    ("<style>/* url(https://x.example) */ a { background: url(a.png) }</style>", 0, 0),
-    ('<img src="a.svg"><img src="a.svg" alt="../a.svg"><svg><path d="M0 0"/></svg><canvas></canvas>', 0, 4),
-    ('<div aria-label="a group">text <img src="a.svg"></div>', 0, 1),
-    ('<div role="img" aria-label="Frames."><p>x</div><img src="a.svg">', 0, 1),  # a label ends with its element
-    ('<img src="a.svg" alt="A curve that rises."><img src="a.svg" alt="Curve saved as a.svg">', 0, 0),
-    ('<svg role="img" aria-label="A curve."></svg><svg><title>A curve.</title><g/></svg>', 0, 0),
-    ('<svg aria-hidden="true"/><span aria-hidden="true"><img src="a.svg"></span>', 0, 0),
-])
-def test_a_page_that_loads_from_elsewhere_or_leaves_a_picture_unnamed_is_found(markup, remote, unnamed):
-    found = site_checks.inspect_html(f"<html><article>{markup}</article></html>")
-    assert tuple(map(len, found)) == (remote, unnamed)
-
-
-def test_style_sheets_and_pages_of_a_site_are_inspected(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "page.html").write_text('<article><img src="//x.example/a.svg"></article>')
-    (tmp_path / "style.css").write_text("/* url(//y.example) */ @font-face { src: url('https://x.example/f.woff2') }")
-    assert [name for name, _ in site_checks.inspect_site(tmp_path)] == ["style.css", "sub/page.html", "sub/page.html"]
-
-
-def test_the_site_loads_nothing_from_elsewhere_and_names_its_pictures(built_site):
-    assert site_checks.inspect_site(built_site) == []
 
 
 # A digest knows what its chapter depends on, and nothing else ------------------------------------------------------
@@ -215,12 +178,6 @@ def contents():
     return [parts["root"], *(page["file"] for part in parts["parts"] for page in part["chapters"])]
 
 
-def test_every_page_is_in_the_contents_and_every_entry_exists():
-    pages = {f"notebooks/{path.stem}" for path in CHAPTERS} | {
-        f"book/{path.stem}" for path in (ROOT / "book").glob("*.md")}
-    assert sorted(contents()) == sorted(pages)
-
-
 def test_every_chapter_was_executed_and_a_name_is_glued_once_in_the_book():
     found = {path.stem: book_execute.executed_chapter(path) for path in CHAPTERS}
     missing = [stem for stem, notebook in found.items() if notebook is None]
@@ -290,6 +247,7 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
 
 
 def test_the_site_gets_its_data(said, tmp_path):
+    assert said["said"] == "1 checked, 1 needs data that this copy lacks"
     book_records.write_files(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
@@ -298,8 +256,6 @@ def test_the_site_gets_its_data(said, tmp_path):
     assert found["summary"] == {
         "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
-    assert ElementTree.parse(tmp_path / "badge.svg").getroot().get("aria-label") == (
-        "claims: 1 checked, 1 needs data that this copy lacks")
 
 
 # What was built ----------------------------------------------------------------------------------------------------
@@ -312,10 +268,13 @@ def page(address):
     return BeautifulSoup((SITE / address).read_text(encoding="utf-8"), "html.parser")
 
 
-def test_the_site_brings_its_own_mathjax(built_site):
-    mathjax = SITE / "_static" / "mathjax"
-    assert (mathjax / "tex-chtml-full.js").stat().st_size > 1e6
-    assert any((mathjax / "output" / "chtml" / "fonts" / "woff-v2").glob("*.woff"))
+REMOTE = re.compile(r"""\b(?:src|srcset|poster)=["'](?:https?:)?//|(?:url\(|@import )\s*["']?(?:https?:)?//""")
+
+
+def test_no_page_and_no_style_loads_from_elsewhere(built_site):
+    """Also what no visit in a browser asks for: styles for print, pictures that wait until they are scrolled to."""
+    files = [path for path in built_site.rglob("*.*") if path.suffix in {".html", ".css"}]
+    assert [path for path in files if REMOTE.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_no_markup_is_left_raw_on_a_page(built_site):
@@ -347,8 +306,7 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(built_site):
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
     not_run = found["summary"]["verdicts"].get("not run here", 0)
     said = f"Claims: {len(CLAIMS) - not_run} checked" + f", {not_run} need" * bool(not_run)
-    assert page("book/intro.html").select_one("img.claims-badge")["alt"].startswith(said)
-    assert said in scorecard.get_text()
+    assert said in page("book/intro.html").get_text() and said in scorecard.get_text()
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")
     assert [word.get_text() for word in legend] == list(KINDS)
     equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import book_execute
 import jupytext
 import nbformat
 import pytest
@@ -18,10 +19,6 @@ from mptlml.data.text import make_tokenizer
 from mptlml.models import MaskedLM
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_execute  # noqa: E402
-
 FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
 
 
@@ -108,14 +105,6 @@ def test_one_version():
     told = re.search(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert told.groups() == (mptlml.__version__, str(citation["date-released"]))
     assert citation["version"] == mptlml.__version__
-
-
-@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "README.md"])
-def test_files_that_are_named_exist(name):
-    text = (ROOT / name).read_text(encoding="utf-8")
-    files = re.findall(r"`((?:mptlml|tests|book|notebooks|benchmarks)/[\w./-]+|[A-Z]+\.(?:md|cff)|_\w+\.yml)`", text)
-    missing = {file for file in files if not (ROOT / file).exists()}
-    assert files and missing - {"notebooks/NN_slug.md"} == set()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from fakes import Says
 
 from benchmarks import known_language as benchmark
 from mptlml import chain_rule, objectives, random_orders
@@ -26,49 +27,37 @@ from mptlml.studies.known_language import (
 from mptlml.studies.scripts_data import scripts_rows
 
 
-class Asked:
-    """Answers with -1..-10 for its ten tokens, and remembers how many of each row were masked."""
+def ten_tokens():
+    """-1..-10 for its ten tokens, so that D S(x; m) has the same mean for every size, -55."""
+    return Says(10, lambda x, observed: -1.0 - torch.arange(10))
 
-    num_tokens = 10
 
-    def conditional_log_prob(self, x, observed):
-        self.sizes = (~observed).sum(-1).flatten()
-        return torch.where(observed, 0.0, -1.0 - torch.arange(self.num_tokens))
+def sizes(model):
+    """How many tokens of each row were masked when the model was last asked."""
+    return (~model.asked[-1]).sum(-1).flatten()
 
 
 @pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
-    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size.
-
-    Scores depend on the token alone, so that D S(x; m) has the same mean for every size, -55.
-    """
+    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size."""
     met, values = torch.zeros(num_rows, 10), []
     for _ in range(100):
-        model = Asked()
+        model = ten_tokens()
         values.append(objectives.stratified_size(model, torch.zeros(num_rows, 10), generator=generator))
-        count = torch.bincount(model.sizes - 1, minlength=10)
+        count = torch.bincount(sizes(model) - 1, minlength=10)
         assert (count.view(-1, together).sum(-1) == times).all()
-        met[torch.arange(num_rows), model.sizes - 1] += 1
+        met[torch.arange(num_rows), sizes(model) - 1] += 1
     assert (met > 0).all()
     values = torch.stack(values)
     assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
-class Sized(Asked):
-    """Answers with minus the number of masked tokens, so that S(x; m) = -m and the area is -55."""
-
-    def conditional_log_prob(self, x, observed):
-        super().conditional_log_prob(x, observed)
-        return torch.where(observed, 0.0, -(~observed).sum(-1, keepdim=True).float())
-
-
 def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generator):
-    """Size m has probability in proportion to m^-1/2; whatever is drawn, the mean is -55, the area of these scores."""
-    values, met = [], torch.zeros(10)
+    """Size m has probability in proportion to m^-1/2; S(x; m) is -m here, so the area is -55."""
+    model, values, met = Says(10, lambda x, observed: -(~observed).sum(-1, keepdim=True).float()), [], torch.zeros(10)
     for _ in range(400):
-        model = Sized()
         values.append(weighted_size(model, torch.zeros(20, 10), generator=generator))
-        met += torch.bincount(model.sizes - 1, minlength=10)
+        met += torch.bincount(sizes(model) - 1, minlength=10)
     values = torch.stack(values)
     assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
     expected = torch.arange(1, 11) ** -0.5
@@ -78,10 +67,10 @@ def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generat
 
 def test_more_are_hidden_than_scored(generator):
     """All rows hide 7 of 10 tokens; the mean over the 3 scored ones is that over all tokens, times D: -55."""
-    model, values = Asked(), []
+    model, values = ten_tokens(), []
     for _ in range(400):
         values.append(hide_more(model, torch.zeros(20, 10), 7, 3, generator=generator))
-        assert (model.sizes == 7).all()
+        assert (sizes(model) == 7).all()
     values = torch.stack(values)
     assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
     # three tokens of ten without replacement: 10 times a mean with variance 8.25 / 3 * 7 / 9, over 20 rows

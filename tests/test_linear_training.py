@@ -162,31 +162,16 @@ def test_the_scripts_way_climbs(digits, objective, monkeypatch):
     assert sum(history.objective[-10:]) > sum(history.objective[:10]) + 50
 
 
-BAD = {
-    "another objective": (lambda d: train("mlm", d, seed=0), "objective"),
-    "no passes": (lambda d: train("exact", d, seed=0, passes=0), "passes"),
-    "left late": (lambda d: train("exact", d, seed=0, passes=2, stop=3), "6.*4"),
-    "unequal parts": (lambda d: study.masked_objective(None, d.train, d, torch.ones(7), 1, None), "equal parts"),
-    "another script": (lambda d: study.train_as_scripts("uniform", d, seed=0), "objective"),
-}
-
-
-@pytest.mark.parametrize("call, message", BAD.values(), ids=BAD.keys())
-def test_bad_input(call, message, digits):
-    with pytest.raises(ValueError, match=message):
-        call(digits)
-
-
 def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     """With runs of a few passes, one seed, to a file of its own; the unfinished file is gone."""
     from benchmarks import linear_runs, results
 
-    monkeypatch.setattr(linear_runs, "LONG", dict(passes=2, spacing=0.4))
-    monkeypatch.setattr(linear_runs, "FROM_OPTIMUM", dict(passes=1, spacing=0.4, rate=0.05))
-    monkeypatch.setattr(linear_runs, "maximise", partial(maximise, spacing=0.5, num_steps=5))
-    monkeypatch.setattr(linear_runs, "OWN", {"digits": dict(masks_per_row=1, num_steps=3)})
+    small = dict(LONG=dict(passes=2, spacing=0.4), FROM_OPTIMUM=dict(passes=1, spacing=0.4, rate=0.05), SEEDS=(0,),
+                 OWN={"digits": dict(masks_per_row=1, num_steps=3)},
+                 maximise=partial(maximise, spacing=0.5, num_steps=5))
+    for name, value in small.items():
+        monkeypatch.setattr(linear_runs, name, value)
     monkeypatch.setattr(study, "SCRIPTS_STEPS", 5)
-    monkeypatch.setattr(linear_runs, "SEEDS", (0,))
     monkeypatch.setattr(results, "FOLDER", tmp_path)
     linear_runs.main("digits")
     (written,) = tmp_path.iterdir()

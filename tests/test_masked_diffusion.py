@@ -34,12 +34,6 @@ def scores(model, text, observed):
     return model.conditional_log_prob(text[0], observed).sum(-1)
 
 
-def sizes_of(draw, generator):
-    """DRAWS estimates from 8 passes each, given the sizes and what each score is multiplied by, [DRAWS, 8] each."""
-    sizes, weight = draw
-    return sizes, weight, random_masks(D, sizes, generator=generator)
-
-
 def simulated(name, model, text, generator):
     """DRAWS estimates of the area, 8 passes each, as the public code draws them."""
     u = torch.rand(DRAWS, 8, generator=generator, dtype=torch.float64)

@@ -52,12 +52,6 @@ def test_strata_cover_the_sizes_evenly(num_strata, generator):
     assert torch.equal(stratified_sizes(8, 8, generator=generator), torch.arange(1, 9))
 
 
-def test_random_masks_honour_each_size(generator):
-    sizes = torch.randint(1, 8, (4, 50), generator=generator)
-    masks = random_masks(7, sizes, generator=generator)
-    assert masks.dtype == torch.bool and torch.equal((~masks).sum(-1), sizes)
-
-
 def test_random_orders_are_uniform(generator):
     assert all_orders(4).tolist() == [list(order) for order in itertools.permutations(range(4))]
     assert uniform(random_orders(4, 24_000, generator=generator), all_orders(4))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from fakes import Says, one_nat_each
 from scipy import stats
 
 from mptlml import estimate_area, exact_curve, mean_score, objectives, order_spread, score_curve, summarise
@@ -72,23 +73,13 @@ def test_fixed_size_is_d_times_one_score(problem, size, generator, monkeypatch):
         NUM_TOKENS * exact_curve(model, rows).mean[size - 1], abs=1e-10)
 
 
-class OneNatEach:
-    """Every token has -1 nat; with many tokens the share masked tells the rate that was drawn."""
-
-    num_tokens = 40_000
-
-    def conditional_log_prob(self, x, observed):
-        self.rate = (~observed).double().mean().item()
-        return torch.where(observed, 0.0, -torch.ones_like(x))
-
-
 def test_a_bernoulli_rate_is_drawn_uniformly_and_divides(generator):
-    model, x = OneNatEach(), torch.zeros(1, 40_000)
-    rates = []
+    """With many tokens of one nat the share masked tells the rate that was drawn."""
+    model, x, rates = one_nat_each(40_000), torch.zeros(1, 40_000), []
     for _ in range(200):
         value = objectives.bernoulli_rate(model, x, generator=generator).item()
-        rates.append(model.rate)
-        spread = math.sqrt((1 - model.rate) / (model.rate * 40_000))  # of (tokens masked) / (rate D), about 1
+        rates.append((~model.asked.pop()).double().mean().item())
+        spread = math.sqrt((1 - rates[-1]) / (rates[-1] * 40_000))  # of (tokens masked) / (rate D), about 1
         assert value / 40_000 == pytest.approx(-1, abs=5 * spread + 1e-6)
     assert stats.kstest(rates, "uniform").pvalue > 0.01
 
@@ -122,37 +113,21 @@ def test_each_row_has_a_rate_of_its_own(generator):
     assert shared / own > 6  # the square root of 200 is 14; tails are heavy
 
 
-class Lengths:
-    """Each masked token costs as many nats as its row has tokens: -1 marks those that are none."""
-
-    num_tokens = 5
-
-    def conditional_log_prob(self, x, observed):
-        tokens = x >= 0
-        assert (observed | tokens).all(), "what is no token is masked"
-        return torch.where(observed, 0.0, -tokens.sum(-1, keepdim=True).expand(observed.shape).double())
-
-
 @pytest.mark.parametrize("draw", [objectives.stratified_size, objectives.bernoulli_rate])
 def test_rows_of_different_length(draw, generator):
-    """A row of L tokens scores L times its mean score, here -L^2: exactly, or on average over Bernoulli masks."""
+    """A row of L tokens, each of -L nats, scores -L^2: exactly, or on average over Bernoulli masks."""
     lengths = torch.arange(1, 6).repeat(2000)
-    x = torch.where(torch.arange(5) < lengths[:, None], 1, -1)
-    value = draw(Lengths(), x, lengths=lengths, generator=generator)
+    model, x = Says(5, lambda x, observed: -lengths[:, None].double()), torch.zeros(len(lengths), 5)
+    value = draw(model, x, lengths=lengths, generator=generator)
+    assert (model.asked[0] | (torch.arange(5) < lengths[:, None])).all()  # what is no token is not masked
     exact = draw is objectives.stratified_size
     assert value.item() == pytest.approx(-11, abs=1e-12 if exact else 1)
 
 
 def test_sums_are_in_float32_where_answers_are_not(generator):
     """4,096 answers of -1/3 nat in bfloat16: their sum there would not be within a percent."""
-    class Short:
-        num_tokens = 4096
-
-        def conditional_log_prob(self, x, observed):
-            return torch.where(observed, 0.0, x - 1 / 3).bfloat16()
-
-    x = torch.zeros(3, 4096)
-    value = objectives.fixed_size(Short(), x, 1001, generator=generator)
+    short = Says(4096, lambda x, observed: (x - 1 / 3).bfloat16())
+    value = objectives.fixed_size(short, torch.zeros(3, 4096), 1001, generator=generator)
     assert value.dtype == torch.float32
     assert value.item() == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
 

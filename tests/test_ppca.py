@@ -1,6 +1,4 @@
-"""PPCA against scipy, exact fractions and scikit-learn; its means over rows against plain means."""
-
-import functools
+"""PPCA against exact fractions and scikit-learn; its means over rows against plain means."""
 
 import numpy as np
 import oracles
@@ -9,10 +7,8 @@ import torch
 from scipy import optimize
 from sklearn.decomposition import PCA
 
-from mptlml import all_masks, exact_curve, mean_score, score_curve
+from mptlml import all_masks, mean_score, score_curve
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, SecondMoment, disc_rule
-
-SHAPES = [(1, 1), (2, 2), (4, 1), (6, 3)]
 
 
 def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
@@ -21,21 +17,6 @@ def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
     weight, mean = draw.normal(size=(num_tokens, num_latents)), draw.normal(size=num_tokens)
     model = PPCA(torch.from_numpy(weight), noise_variance, torch.from_numpy(mean))
     return model, mean, oracles.ppca_covariance(weight, noise_variance)
-
-
-@pytest.mark.parametrize(("num_tokens", "num_latents"), SHAPES)
-def test_marginals_and_conditionals_are_scipys(num_tokens, num_latents, generator):
-    """The density of every observed set, and each conditional as a ratio of two joint densities."""
-    model, mean, covariance = a_model(num_tokens, num_latents)
-    x = model.sample(3, generator=generator)
-    for observed in torch.cat([all_masks(num_tokens, size) for size in range(1, num_tokens + 1)]):
-        seen, masked = (part.nonzero().flatten().tolist() for part in (observed, ~observed))
-        expected = [oracles.gaussian_marginal(mean, covariance, row, seen) for row in x.numpy()]
-        np.testing.assert_allclose(model.log_prob(x, observed), expected, rtol=0, atol=1e-11)
-        expected = [[oracles.gaussian_conditional(mean, covariance, row, token, seen) for token in masked]
-                    for row in x.numpy()]
-        np.testing.assert_allclose(model.conditional_log_prob(x, observed)[:, masked], expected, rtol=0, atol=1e-10)
-    torch.testing.assert_close(PPCA(model.weight, 0.3).log_prob(x - model.mean), model.log_prob(x))
 
 
 @pytest.mark.parametrize("noise_variance", [1e-4, 0.3, 100.0])
@@ -54,16 +35,6 @@ def test_conditional_moments_are_schur_complements(noise_variance, generator):
                 np.testing.assert_allclose(variances[masked], expected_variance, rtol=1e-10)
                 np.testing.assert_array_equal(answer[seen], row[seen])
             assert (variances[observed] == 0).all()
-
-
-def test_exact_curve_is_proposition_1_by_loops(generator):
-    model, mean, covariance = a_model(5, 2)
-    x = model.sample(3, generator=generator)
-    for row, curve in zip(x.numpy(), exact_curve(model, x).rows.T, strict=True):
-        conditional = functools.partial(oracles.gaussian_conditional, mean, covariance, row)
-        expected = [oracles.score(conditional, 5, size) for size in range(1, 6)]
-        np.testing.assert_allclose(curve, expected, rtol=0, atol=1e-11)
-        assert sum(expected) == pytest.approx(oracles.gaussian_marginal(mean, covariance, row, list(range(5))))
 
 
 @pytest.mark.parametrize(("num_rows", "num_tokens"), [(3, 8), (4, 8)])

@@ -7,6 +7,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
+from fakes import Says, one_nat_each
 
 from mptlml import (
     Estimate,
@@ -31,18 +32,6 @@ NOISE = 3 * math.sqrt(LEVEL * (1 - LEVEL) / REPEATS)  # three binomial standard 
 def a_model(num_tokens=5, num_latents=2):
     generator = torch.Generator().manual_seed(8)
     return PPCA(torch.randn(num_tokens, num_latents, generator=generator, dtype=torch.float64), 0.4)
-
-
-class Recorder:
-    """Every token has -1 nat; the model remembers the largest number of answers it was asked for at once."""
-
-    def __init__(self, num_tokens):
-        self.num_tokens, self.largest, self.calls = num_tokens, 0, 0
-
-    def conditional_log_prob(self, x, observed):
-        shape = torch.broadcast_shapes(x.shape, observed.shape)
-        self.largest, self.calls = max(self.largest, math.prod(shape)), self.calls + 1
-        return torch.where(observed, 0.0, -torch.ones(shape, dtype=x.dtype))
 
 
 MASKS = {"shared": {}, "shared, rows kept": {"keep_rows": True}, "own": {"share_masks": False}}  # score_curve's ways
@@ -128,23 +117,19 @@ def test_pooled_degrees_of_freedom():
     assert one.area().dof == pytest.approx(7)
 
 
-class Ramp:
+def ramp():
     """log p(x_j | x_R) = -j x_j (1 + |R|), which no joint distribution has; rows of zeros have no spread at all."""
-
-    num_tokens = 5
-
-    def conditional_log_prob(self, x, observed):
-        return torch.where(observed, 0.0, -x * torch.arange(5) * (1 + observed.sum(-1, keepdim=True)))
+    return Says(5, lambda x, observed: -x * torch.arange(5) * (1 + observed.sum(-1, keepdim=True)))
 
 
 def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
     """Rows with masks of their own: where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
     one = torch.tensor([[1.0], [0], [0], [0]], dtype=torch.float64).expand(4, 5)
     options = dict(share_masks=False, generator=generator)
-    assert score_curve(Ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx([5, math.inf])
-    alike = score_curve(Ramp(), torch.ones_like(one), [2], num_masks=200, **options)
+    assert score_curve(ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx([5, math.inf])
+    alike = score_curve(ramp(), torch.ones_like(one), [2], num_masks=200, **options)
     assert alike.dof[0] == pytest.approx(4 * 199, rel=0.05)  # those of all rows
-    shared = score_curve(Ramp(), one, [2, 5], num_masks=6, generator=generator)
+    shared = score_curve(ramp(), one, [2, 5], num_masks=6, generator=generator)
     assert shared.dof.tolist() == [5, 5]
 
 
@@ -190,15 +175,15 @@ def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
 @every_way
 def test_memory_stays_bounded(options, generator):
     """Whatever the number of rows and masks, a model is asked for at most `max_elements` answers at once."""
-    model, x = Recorder(4), torch.zeros(60, 4, dtype=torch.float64)
+    model, x = one_nat_each(4), torch.zeros(60, 4, dtype=torch.float64)
     curve = score_curve(model, x, num_masks=100, generator=generator, max_elements=1000, **options)  # 24,000 per size
-    assert model.largest <= 1000 and 4 * 24 <= model.calls < 4 * 40
+    assert max(map(torch.numel, model.asked)) <= 1000 and 4 * 24 <= len(model.asked) < 4 * 40
     np.testing.assert_array_equal(curve.mean, -np.ones(4))
     assert curve.area().mean == -4
-    model.largest = 0
+    model.asked.clear()
     exact_curve(model, torch.zeros(200, 4, dtype=torch.float64), max_elements=1000)
     chain_rule(model, torch.zeros(200, 4, dtype=torch.float64), all_orders(4), max_elements=1000)
-    assert 500 < model.largest <= 1000
+    assert 500 < max(map(torch.numel, model.asked)) <= 1000
 
 
 def test_blocks_change_nothing():
@@ -217,7 +202,7 @@ def test_blocks_change_nothing():
 
 
 def test_sizes_are_sorted_and_counted_once(generator):
-    curve = score_curve(Recorder(5), torch.zeros(3, 5), [5, 2, 2], num_masks=2, generator=generator)
+    curve = score_curve(one_nat_each(5), torch.zeros(3, 5), [5, 2, 2], num_masks=2, generator=generator)
     assert curve.sizes.tolist() == [2, 5] and curve.weights.tolist() == pytest.approx([3, 2])
 
 
@@ -226,26 +211,26 @@ def test_order_spread_measures_disagreement(generator):
     model = a_model()
     x = model.sample(3, generator=generator)
     assert order_spread(model, x, num_orders=20, generator=generator).max() < 1e-12
-    sums = chain_rule(Ramp(), x, all_orders(5)).sum(-1)
-    spread = order_spread(Ramp(), x, num_orders=500, generator=generator)
+    sums = chain_rule(ramp(), x, all_orders(5)).sum(-1)
+    spread = order_spread(ramp(), x, num_orders=500, generator=generator)
     torch.testing.assert_close(spread, sums.std(0), rtol=0.1, atol=0)
     # the area is the mean over orders of the chain rule, joint or not (Eq. 3)
-    np.testing.assert_allclose(exact_curve(Ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(exact_curve(ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("num_passes", [2, 4, 8, 10, 12])
 def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, generator):
     """Many rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
     x = a_model().sample(1, generator=generator).expand(4000, -1)
-    model = Ramp()
+    model = ramp()
     value, error = estimate_area(model, x, num_passes, max_elements=5000, generator=generator)
     exact = exact_curve(model, x[:1]).area().mean
     assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
     # no more passes than it was given
-    recorder = Recorder(5)
-    estimate_area(recorder, torch.zeros(1, 5), num_passes, max_elements=1, generator=generator)
-    assert recorder.calls <= num_passes
+    asked = one_nat_each(5)
+    estimate_area(asked, torch.zeros(1, 5), num_passes, max_elements=1, generator=generator)
+    assert len(asked.asked) <= num_passes
 
 
 def test_an_area_from_two_orders_on_has_no_noise_for_a_joint_distribution(generator):

@@ -4,10 +4,10 @@ The checks are in browser_checks.py. A test is skipped, and says why, where ther
 """
 
 import re
-import sys
 from pathlib import Path
 from urllib.parse import urldefrag, urljoin
 
+import book_polish
 import browser_checks as checks
 import pytest
 import yaml
@@ -15,10 +15,6 @@ from bs4 import BeautifulSoup
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_polish  # noqa: E402
-
 HEAVIEST_PAGE = 5_000_000  # bytes, the style, icons and MathJax that all pages share among them
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [TOC["root"], *(page["file"] for part in TOC["parts"] for page in part["chapters"]), "search"]
@@ -80,6 +76,12 @@ def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(soups
     built = {path.relative_to(built_site).with_suffix("").as_posix() for path in built_site.rglob("*.html")}
     assert {page for page in built if not page.startswith("_")} == {*PAGES, "index"}
     assert len({soup.title.get_text() for soup in soups.values()}) == len(PAGES)
+
+
+def test_a_page_is_light_beyond_what_all_pages_share(built_site):
+    weights = {page: (built_site / f"{page}.html").stat().st_size for page in PAGES}
+    heavy = {page for page, weight in weights.items() if weight - weights["search"] > 300_000}  # bytes; it has no text
+    assert heavy <= {"book/api", "book/passport"}  # every docstring; every figure of the paper
 
 
 def test_the_checks_meet_what_they_look_for(soups):

@@ -101,15 +101,3 @@ def test_expected_area_minus_truth_is_the_area_of_the_shortfall(net, truth):
     short = torch.from_numpy(exact_curve(Shortfall(net, truth), x).rows.sum(0))
     torch.testing.assert_close((p * short).sum(), direct, rtol=0, atol=1e-4)
     assert direct < -0.1 and torch.exp(areas).sum() < 1
-
-
-@pytest.mark.parametrize("call, message", [
-    (lambda net, make: make(width=9), "width 9 is not a multiple of 4 heads"),
-    (lambda net, make: make(num_layers=0), "num_layers must be a whole number"),
-    (lambda net, make: Shortfall(net, make(vocab_size=4)), "5 tokens of 3 words against 5 of 4"),
-    (lambda net, make: net.conditional_log_prob(torch.arange(5.0), torch.ones(D) > 0), "whole numbers in 0..2"),
-])
-def test_bad_input(call, message, net, generator):
-    with pytest.raises(ValueError, match=message):
-        call(net, lambda **change: MaskedTransformer(**{**dict(num_tokens=D, vocab_size=V), **change},
-                                                     generator=generator))

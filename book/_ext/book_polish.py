@@ -8,7 +8,6 @@ book needs one bundle and one folder of fonts.
 
 import re
 import shutil
-import zlib
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -31,22 +30,53 @@ REPAIRS = (
     # Every proof without a label gets the same id.
     (' id="proof"', ""),
 )
-PLAIN = re.compile(r'<span class="(?:n|p|w|pre)">([^<]*)</span>')  # in code, but of no colour of its own
+# In code and signatures, but of no colour of its own
+PLAIN = re.compile(r'<span class="(?:n|p|w|pre|sig-paren|sig-return(?:-icon|-typehint)?)">([^<]*)</span>')
+SAID_TWICE = re.compile(r' class="sphinx-codeautolink-a"|(?<=") title="mptlml[^"]*"')  # the address says it
+PRINTED = re.compile(r'<div[^>]* id="jb-print-docs-body".*?(?:</div>\s*){3}', re.DOTALL)  # title and contents
 DRAWING = re.compile(r'<svg(?![^>]* class=).*?</svg>', re.DOTALL)
 
 
-def lighter(html: str) -> str:
-    """A page without marks that nothing depends on, each style that its drawings repeat written once."""
-    styles = {}
+def lighter_drawing(svg: str) -> str:
+    """A drawing to a tenth of a point, without groups that say nothing."""
+    groups = []
 
-    def name(found):
-        key = f"s{zlib.crc32(found[1].encode()):x}"  # the same on all pages, which the print puts into one
-        styles[key] = found[1]
-        return f' class="{key}"'
+    def group(found):
+        if found[0] == "</g>":
+            return groups.pop()
+        groups.append("" if found[0] == "<g>" else "</g>")
+        return found[0] if groups[-1] else ""
 
-    html = PLAIN.sub(r"\1", PLAIN.sub(r"\1", html))  # they lie in each other
-    html = DRAWING.sub(lambda found: re.sub(' style="([^"]*)"', name, found[0]), html)
-    sheet = "".join(f".{key}{{{style}}}" for key, style in styles.items())
+    def tenths(found):
+        value = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), found[0])
+        return re.sub(" ?([MLC]) ", r"\1", value)
+
+    svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', tenths, re.sub(r"<g\b[^>]*>|</g>", group, svg))
+    return re.sub(r"></(?:path|use)>", "/>", svg)
+
+
+def lighter(html: str, names: dict[str, str]) -> str:
+    """A page without what nothing depends on; in drawings, ids are short, and styles that repeat are written once.
+
+    names: {id or style: its short name}, the same on all pages, which the print puts into one; this page adds its own.
+    """
+    used = {}
+
+    def short(found):
+        return found[1] + names.setdefault(found[2], f"s{len(names):x}")
+
+    def drawing(found):
+        svg = re.sub(r'( id="|="#|url\(#)([\w.-]+)', short, lighter_drawing(found[0]))
+        return re.sub(' style="([^"]*)"', style, svg)
+
+    def style(found):
+        used[found[1]] = names.setdefault(found[1], f"s{len(names):x}")
+        return f' class="{used[found[1]]}"'
+
+    for _ in range(3):  # they lie in each other
+        html = PLAIN.sub(r"\1", html)
+    html = DRAWING.sub(drawing, SAID_TWICE.sub("", PRINTED.sub("", html)))
+    sheet = "".join(f".{name}{{{style}}}" for style, name in used.items())
     return html.replace("<svg", f"<style>{sheet}</style><svg", 1) if sheet else html
 
 
@@ -102,8 +132,9 @@ def _finish(app, exception):
 
 def _lighten(app, exception):
     if exception is None and app.builder.name == "html":
-        for path in Path(app.outdir).rglob("*.html"):
-            path.write_text(lighter(path.read_text(encoding="utf-8")), encoding="utf-8")
+        names = {}
+        for path in sorted(Path(app.outdir).rglob("*.html")):
+            path.write_text(lighter(path.read_text(encoding="utf-8"), names), encoding="utf-8")
 
 
 def setup(app):

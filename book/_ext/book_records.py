@@ -1,11 +1,11 @@
 """What the pages show of the chapters' records, all from one file and through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
-    ```                        `equations`, `figures` and `passport` (from book/figures.yml), `status` and `badge`
+    ```                        `equations`, `figures` and `passport` (from book/figures.yml) and `status`
     {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
 
 Chapters that are out of date run first. Then all are read with their outputs, each record drawn where it stands. The
-site gets claims.json (described by claims.schema.json), badge.svg and data/KEY.csv beside its pages.
+site gets claims.json (described by claims.schema.json) and data/KEY.csv beside its pages.
 """
 
 import csv
@@ -178,15 +178,13 @@ class Claim(SphinxRole):
 
 
 def write_files(book: dict, site: Path) -> None:
-    """Put claims.json, its schema, the badge and the figures' data into a built site."""
+    """Put claims.json, its schema and the figures' data into a built site."""
     kinds, verdicts = (dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
                        for name in ("kind", "verdict"))
     summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "kinds": kinds, "verdicts": verdicts}
     content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
     (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copy(SCHEMA, site)
-    badge = TEMPLATE.picture("claims", book["said"])
-    (site / "badge.svg").write_text(str(badge).strip(), encoding="utf-8")
     (site / "data").mkdir(exist_ok=True)
     for chapter in book["chapters"].values():
         for key, columns in chapter["columns"].items():
