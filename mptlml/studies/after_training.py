@@ -199,8 +199,8 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
 
         fill      one hidden word at a time: D times the mean divergence from the exact answer
         write     the divergences summed along the words from left to right
-        probe n   `regret` of the topic of the middle word, from n labelled sentences of the domain
-        tune n    the same after `fine_tune` on the first such sentences, at home only; left out with tuned=False
+        probe n   the regret of the topic of the middle word, from n labelled sentences of the domain
+        tune n    the same after fine-tuning on the first such sentences, at home only; left out with tuned=False
 
     Sentences, labels and sets are new draws for each seed and domain, the same for all networks of a seed.
     """
