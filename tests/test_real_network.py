@@ -138,10 +138,13 @@ def test_mutants_differ_from_their_chain_where_they_say():
 
 
 def test_the_stored_runs_are_those_of_the_settings():
-    repair = pd.read_csv(report.stored("real_network_repair.csv"), comment="#")
-    scores = pd.read_csv(report.stored("real_network_scores.csv"), comment="#")
+    repair, longer, rates, scores = (pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
+                                     for name in ("repair", "longer", "rates", "scores"))
     runs = repair[repair.step == study.NUM_STEPS].groupby(["scheme", "seed"]).gene.nunique()
     assert set(repair.scheme) == set(study.SCHEMES) and set(repair.learning_rate) == {study.LEARNING_RATE}
     assert len(runs) == 3 * len(study.SCHEMES) and set(runs) == {study.NUM_GENES}
+    ends = longer[longer.step == 2 * study.NUM_STEPS].groupby(["scheme", "seed"])
+    assert ends.gene.nunique().tolist() == runs.tolist() and ends.learning_rate.nunique().max() == 1
+    assert len(rates[rates.step == study.NUM_STEPS].groupby(["scheme", "learning_rate"])) == 9
     assert {f"at {rate:g}" for rate in study.RATES} < set(repair.columns)
     assert {*study.chains(), *study.mutants()} < set(scores.name) and scores.name.is_unique

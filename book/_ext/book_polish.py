@@ -60,7 +60,12 @@ def lighter(html: str, names: dict[str, str]) -> str:
 
     names: {id or style: its short name}, the same on all pages, which the print puts into one; this page adds its own.
     """
-    used = {}
+    used, ids = {}, set()
+
+    def once(found):  # a figure may stand on a page twice
+        first = found[1] not in ids
+        ids.add(found[1])
+        return found[0] * first
 
     def short(found):
         return found[1] + names.setdefault(found[2], f"s{len(names):x}")
@@ -76,6 +81,7 @@ def lighter(html: str, names: dict[str, str]) -> str:
     for _ in range(3):  # they lie in each other
         html = PLAIN.sub(r"\1", html)
     html = DRAWING.sub(drawing, SAID_TWICE.sub("", PRINTED.sub("", html)))
+    html = re.sub(' id="(s[0-9a-f]+)"', once, html)
     sheet = "".join(f".{name}{{{style}}}" for style, name in used.items())
     return html.replace("<svg", f"<style>{sheet}</style><svg", 1) if sheet else html
 
