@@ -88,14 +88,14 @@ def glue_figure(name: str, figure: Figure, alt: str) -> None:
     records.keep(name, "text/html", content)
 
 
-def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: str | None = None, *, digits: int = 5,
+def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5,
            name: str | None = None) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
     kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
     `digits` decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: a
-    description of the still. caption: plain text, where the cell has none. name: keep the figure for {glue:any} on
-    another page too. Raises ValueError: an unknown kind, a number that is not finite, or more bytes than MOST_MOVING.
+    description of the still. name: keep the figure for {glue:any} on another page too. Raises ValueError: an unknown
+    kind, a number that is not finite, or more bytes than MOST_MOVING.
     """
     if kind not in MOVING:
         raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
@@ -108,7 +108,6 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, caption: st
         raise ValueError(f"the moving figure {kind!r} has {size} bytes, but at most {MOST_MOVING} are allowed")
     figure = f'''<div class="moving" data-kind="{kind}" id="{key}">
 <div class="moving-still drawing" role="img" aria-label="{html.escape(alt)}">{shown}</div>
-{f'<p class="moving-caption">{html.escape(caption)}</p>' if caption else ""}
 <script type="application/json">{numbers}</script></div>'''
     records.display(HTML(figure))
     if name is not None:
@@ -212,7 +211,7 @@ class _PlainLog(LogFormatterSciNotation):
     def __call__(self, x: float, pos: int | None = None) -> str:
         if not super().__call__(x, pos):
             return ""
-        return f"{x:,.4g}" if x == 0 or 1e-4 < abs(x) < 1e5 else number(x, ".0e").removeprefix("1 × ")
+        return f"{x:,.5g}" if x == 0 or 1e-4 < abs(x) < 1e5 else number(x, ".0e").removeprefix("1 × ")
 
 
 def _key() -> str:
@@ -221,11 +220,10 @@ def _key() -> str:
     return f"{records.running.name}-{records.running.pictures}"
 
 
-def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str | None = None,
-          formats: Sequence[str] | None = None) -> None:
+def table(rows: Iterable[Sequence[Any]], header: Sequence[str], formats: Sequence[str] | None = None) -> None:
     """Show rows as an HTML table; `formats` holds the format spec of each column ("" for strings).
 
-    caption: plain text, where the cell has none. Raises ValueError: a row whose length differs from the header's.
+    Raises ValueError: a row whose length differs from the header's.
     """
     formats = formats or [""] * len(header)
     cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
@@ -233,8 +231,7 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], caption: str | N
     # The column of row names may have no heading, and an empty <th> is not allowed.
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
-    above = f"<caption>{html.escape(caption)}</caption>" if caption else ""
-    records.display(HTML(f'<div class="table-wrapper"><table class="table">{above}'
+    records.display(HTML('<div class="table-wrapper"><table class="table">'
                          f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
 
 

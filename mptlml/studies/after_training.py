@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, layer_norm, one_hot
 
-from .. import draws, objectives
+from .. import draws
 from ..checks import check_count
 from ..masks import random_orders
 from ..models.hmm import HiddenMarkovModel
@@ -20,7 +20,7 @@ from ..models.text_curves import order_gap
 from ..models.transformer import MaskedTransformer
 from ..score import chain_rule, score_curve
 from ..training import fit
-from .known_language import BATCH, NOUNS, NUM_STEPS, SCHEMES, STAY, VERBS, WARM_UP, WORDS, language
+from .known_language import BATCH, NOUNS, NUM_STEPS, SCHEMES, STAY, VERBS, WORDS, language, train_on
 
 PHASES = 4  # states of one topic; state z has topic z // 4
 SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
@@ -178,19 +178,16 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
     return net, weight.detach()
 
 
-def shuffled(*, seed: int, learning_rate: float, num_steps: int = NUM_STEPS, num_tokens: int = 32,
-             **shape: int) -> MaskedTransformer:
+def shuffled(*, seed: int, learning_rate: float, num_steps: int = NUM_STEPS, **shape: int) -> MaskedTransformer:
     """A control: a network trained with uniform sizes on sentences whose words are put into random order.
 
     Each sentence keeps its words, so topics can be learnt and the order of words cannot. The rest is as in `pretrain`.
     """
-    truth, generator = language(num_tokens), Generator().manual_seed(seed)
-    net = MaskedTransformer(num_tokens, truth.vocab_size, **shape, generator=generator)
+    truth, generator = language(), Generator().manual_seed(seed)
+    net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     x = truth.sample(num_steps * BATCH, generator=generator)
     order = torch.rand(x.shape, generator=generator).argsort(-1)
-    rows = iter(x.gather(-1, order).split(BATCH))
-    fit(lambda: objectives.stratified_size(net, next(rows), generator=generator), net.parameters(), decay=True,
-        num_steps=num_steps, learning_rate=learning_rate, warm_up=WARM_UP, name="shuffled")
+    train_on(x.gather(-1, order), net, "uniform sizes", generator, learning_rate)
     return net
 
 

@@ -118,7 +118,8 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     track = {key: partial(measure, net) for key, measure in (track or {}).items()}
-    return net, _train(net, scheme, truth, generator, num_steps, learning_rate, WARM_UP, track, track_every)
+    rows = truth.sample(num_steps * BATCH, generator=generator)
+    return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP, track, track_every)
 
 
 def carry_on(net: MaskedTransformer, *, seed: int, num_steps: int, learning_rate: float) -> MaskedTransformer:
@@ -127,14 +128,17 @@ def carry_on(net: MaskedTransformer, *, seed: int, num_steps: int, learning_rate
     The rate warms up over a sixth of these steps and falls to zero again. Raises ValueError as `pretrain`.
     """
     net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
-    _train(net, "uniform sizes", language(net.num_tokens), generator, num_steps, learning_rate, num_steps // 6, {}, 100)
+    rows = language(net.num_tokens).sample(num_steps * BATCH, generator=generator)
+    train_on(rows, net, "uniform sizes", generator, learning_rate, num_steps // 6)
     return net
 
 
-def _train(net: MaskedTransformer, scheme: str, truth: HiddenMarkovModel, generator: Generator, num_steps: int,
-           learning_rate: float, warm_up: int, track: dict[str, Callable], track_every: int) -> History:
-    rows = iter(truth.sample(num_steps * BATCH, generator=generator).split(BATCH))
-    return fit(lambda: OBJECTIVES[scheme](net, next(rows), generator), net.parameters(), num_steps=num_steps,
+def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Generator, learning_rate: float,
+             warm_up: int = WARM_UP, track: dict[str, Callable] | None = None, track_every: int = 100) -> History:
+    """The network trained on rows [N, D], one batch after the other and each row once: the History."""
+    batches = rows.split(BATCH)
+    rest = iter(batches)
+    return fit(lambda: OBJECTIVES[scheme](net, next(rest), generator), net.parameters(), num_steps=len(batches),
                learning_rate=learning_rate, decay=True, warm_up=warm_up, track=track, track_every=track_every,
                name=scheme)
 

@@ -106,7 +106,7 @@ class Encoder:
         return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
-def best_diagonal_elbo(model: LinearVAE, x: Tensor, *, num_steps: int = 20) -> Tensor:
+def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats per row [N], for float64 x [N, D].
 
     Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension. The height
@@ -132,7 +132,7 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor, *, num_steps: int = 20) -> T
 
         precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
         start = torch.stack([mode, -0.5 * precision.log()], 1).flatten().numpy()
-        return bound(rows, torch.from_numpy(_lowest(loss, start, num_steps).x).view(len(rows), 2, -1))
+        return bound(rows, torch.from_numpy(_lowest(loss, start, 20).x).view(len(rows), 2, -1))
 
     parts = zip(*(tensor.split(100) for tensor in (x, *model.mode(x, seen))), strict=True)
     return torch.cat([best(*part) for part in parts])

@@ -20,23 +20,23 @@ from ..protocol import ConditionalModel, VocabularyModel, answers
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
 LLADA_BATCH = 16  # LLaDA's script spreads its sizes over batches of this many passes
 PLACES = ("random", "surest place", "surest word")  # see `unmask`
+BLOCK = 2048  # masks in one call of a model
 TIE = 1e-9  # confidences closer than this count as equal
 
 ScoreMoments = tuple[np.ndarray, np.ndarray]  # mean and variance over masks of the score of each text and size [T, D]
 
 
-def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, block: int = 2048,
-                  generator: Generator) -> ScoreMoments:
+def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator) -> ScoreMoments:
     """Mean and variance over masks of (1/m) sum_j log p(x_j | x_R), nats per token, [T, D] each, for texts [T, D].
 
-    `num_masks` masks per text and size, at least 2; block: masks in one call of the model.
+    `num_masks` masks per text and size, at least 2.
     """
     check_count(num_masks, "num_masks", at_least=2)
     num_tokens = model.num_tokens
     every = torch.arange(1, num_tokens + 1).repeat_interleave(num_masks)
     scores = []
     for text in texts:
-        for sizes in every.split(block):
+        for sizes in every.split(BLOCK):
             observed = random_masks(num_tokens, sizes, generator=generator)
             with torch.no_grad():
                 scores.append(answers(model, text, observed).sum(-1).double() / sizes)
@@ -44,21 +44,21 @@ def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, blo
     return score.mean(-1).numpy(), score.var(-1).numpy()
 
 
-def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool, smallest: float = SMALLEST) -> ScoreMoments:
-    """Bias [T] and variance [T] of the rate form at `num_passes` passes of one text, weight 1/t, t in (smallest, 1).
+def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> ScoreMoments:
+    """Bias [T] and variance [T] of the rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
 
     spread: one t from each of `num_passes` equal parts, as MDLM's code spreads them over a batch, instead of
     independent ones.
     """
     mean, variance = moments
     strata = num_passes if spread else 1
-    edges = np.unique(np.r_[np.geomspace(smallest, 1, 3000), np.linspace(smallest, 1, 8 * strata + 1)])
-    t, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / (1 - smallest)
+    edges = np.unique(np.r_[np.geomspace(SMALLEST, 1, 3000), np.linspace(SMALLEST, 1, 8 * strata + 1)])
+    t, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / (1 - SMALLEST)
     size = np.arange(1, mean.shape[1] + 1)
     chance = binom.pmf(size[:, None], mean.shape[1], t)  # [D, t]
     first = (mean * size) @ chance / t  # given t, mean and mean square of sum / t: [T, t]
     second = ((mean**2 + variance) * size**2) @ chance / t**2
-    part = np.minimum(((t - smallest) / (1 - smallest) * strata).astype(int), strata - 1)
+    part = np.minimum(((t - SMALLEST) / (1 - SMALLEST) * strata).astype(int), strata - 1)
     within = np.zeros((len(t), strata))
     within[np.arange(len(t)), part] = width * strata
     by_part = first @ within
@@ -108,7 +108,7 @@ def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_or
     size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
     rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(-1)  # [Q, T, D]
     estimates = []
-    for some in rank.split(max(1, 2048 // (num_passes * len(texts)))):
+    for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
         with torch.no_grad():
             score = answers(model, texts, observed).sum(-1).double() / size[:, None]
