@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
         score.add_argument(f"--{name}", type=int, default=default, help=f"{what} (default {default})")
     score.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     score.add_argument("--batch-tokens", type=int, help="most tokens in a pass: bounds the memory")
-    score.add_argument("--bfloat16", action="store_true", help="faster passes, scores good to about 0.1%%")
+    score.add_argument("--bfloat16", action="store_true",
+                       help="half the memory, slower on some processors, scores good to about 0.1%%")
     score.add_argument("--allow-unknown", action="store_true", help="score the tokenizer's unknown token as any other")
     return parser
 
