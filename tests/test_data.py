@@ -65,7 +65,7 @@ def test_without_a_connection_the_digits_serve_with_a_note(calls):
 
 @pytest.mark.parametrize(("error", "reached"), [
     (TimeoutError("timed out"), False), (http.client.BadStatusLine("?"), False),
-    (urllib.error.HTTPError("http://x", 503, "busy", None, io.BytesIO()), False),
+    (urllib.error.HTTPError("http://x", 500, "broken", None, io.BytesIO()), False),
     (urllib.error.HTTPError("http://x", 404, "no page of its own", None, io.BytesIO()), True),
 ], ids=str)
 def test_a_probe_may_fail_in_any_way(error, reached, monkeypatch):
