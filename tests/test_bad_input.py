@@ -212,6 +212,7 @@ TABLE = [
     ("another script", lambda: linear_vae.train_as_scripts("uniform", None, seed=0), "objective"),
     # deep VAE
     ("another activation", lambda: DeepVAE(4, activation="gelu", generator=GENERATOR), "activation"),
+    ("fewer than no units", lambda: DeepVAE(4, 1, -1, generator=GENERATOR), "num_hidden.*at least 0, got -1"),
     ("no passes of the recursion", lambda: Recursive(DEEP, GENERATOR, 0), "num_passes"),
     ("another proposal", lambda: Importance(DEEP, GENERATOR, 5, "prior"), "proposal"),
     ("less than no rounds", lambda: Importance(DEEP, GENERATOR, 5, rounds=-1), "rounds"),

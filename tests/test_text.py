@@ -29,6 +29,9 @@ def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
                for part in found for sentence in part.texts)
     assert len(bert.tokenizer) == 30522 and bert.tokenizer.model_max_length == 512
     assert bert.tokenizer.unk_token_id not in ids
+    monkeypatch.setattr(text, "from_hub", lambda load: bert.tokenizer)
+    found = text.load_bert_tokenizer()
+    assert (found.tokenizer, found.source, found.note) == (bert.tokenizer, f"{text.BERT}, tokenizer", "")
 
 
 def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
