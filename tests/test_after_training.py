@@ -140,6 +140,20 @@ def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     assert about["own loss"] == pytest.approx(55, abs=4)  # the entropy of the language, 55.3
 
 
+def test_to_fill_is_to_answer_for_one_word_with_all_others_in_view(monkeypatch):
+    class OneAtATime(Knower):
+        """Knows the answer where one word is hidden, and guesses where more are."""
+
+        def vocabulary_log_prob(self, x, observed):
+            known = super().vocabulary_log_prob(x, observed)
+            return torch.where(((~observed).sum(-1) == 1)[..., None, None], known, -math.log(len(WORDS)))
+
+    truth = language()
+    monkeypatch.setattr(study, "states", lambda net, x: topic_posterior(truth, x).log())
+    found = afterwards(OneAtATime(truth), seed=1, tuned=False)
+    assert abs(found["fill, home"]) < 1e-9 and found["write, home"] > 10
+
+
 def test_the_best_possible_loss_is_below_that_of_guessing():
     found = best_possible("short topics", seed=1, num_rows=256)
     assert 0.2 < found["log loss"] < math.log(3) and 0.8 < found["right"] < 0.95
