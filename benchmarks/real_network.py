@@ -88,8 +88,7 @@ def chosen_rate(scheme):
     """The learning rate after which the area on the genes for choosing is the largest, nats per sequence."""
     runs = pd.read_csv(FOLDER / "real_network_rates.csv", comment="#")
     runs = runs[(runs.scheme == scheme) & (runs.step == study.NUM_STEPS)]
-    edges = np.concatenate([[0.0], (np.array(study.RATES[1:]) + study.RATES[:-1]) / 2, [1.0]])
-    areas = runs[[f"at {rate:g}" for rate in study.RATES]] @ np.diff(edges) * runs.tokens
+    areas = runs[[f"at {rate:g}" for rate in study.RATES]] @ before(True).weights * runs.tokens
     return float(areas.groupby(runs.learning_rate).mean().idxmax())
 
 

@@ -5,10 +5,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from ast import literal_eval
 from pathlib import Path
 
+import book_execute
 import numpy as np
 import pytest
 import torch
@@ -22,9 +22,6 @@ from mptlml.studies.linear_vae import SCORING
 
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "book" / "_static"
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import book_execute  # noqa: E402
 
 
 @pytest.fixture(scope="module")

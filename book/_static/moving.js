@@ -1,7 +1,7 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
  * mptlml.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
- *                               .moving-caption where its cell has none, script[type="application/json"] (the numbers).
+ *                               script[type="application/json"] (the numbers).
  * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
  *                               draw(), which is called after every change.
  * This file then makes          div.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
