@@ -1,4 +1,4 @@
-"""What the finished pages still need: true minus signs, small repairs, MathJax, moving figures, and a first page.
+"""What the finished pages still need: true minus signs, small repairs, MathJax, and the scripts of moving figures.
 
 Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen reader and a
 keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong. MathJax 3 comes from
@@ -31,59 +31,16 @@ REPAIRS = (
     (' id="proof"', ""),
 )
 # In code and signatures, but of no colour of its own
-PLAIN = re.compile(r'<span class="(?:n|p|w|pre|sig-paren|sig-return(?:-icon|-typehint)?)">([^<]*)</span>')
+PLAIN = re.compile(r'<span class="(?:n|o|p|w|pre|sig-paren|sig-return(?:-icon|-typehint)?)">([^<]*)</span>')
 SAID_TWICE = re.compile(r' class="sphinx-codeautolink-a"|(?<=") title="mptlml[^"]*"')  # the address says it
 PRINTED = re.compile(r'<div[^>]* id="jb-print-docs-body".*?(?:</div>\s*){3}', re.DOTALL)  # title and contents
-DRAWING = re.compile(r'<svg(?![^>]* class=).*?</svg>', re.DOTALL)
 
 
-def lighter_drawing(svg: str) -> str:
-    """A drawing to a tenth of a point, without groups that say nothing."""
-    groups = []
-
-    def group(found):
-        if found[0] == "</g>":
-            return groups.pop()
-        groups.append("" if found[0] == "<g>" else "</g>")
-        return found[0] if groups[-1] else ""
-
-    def tenths(found):
-        value = re.sub(r"\d+\.\d+", lambda number: f"{float(number[0]):.1f}".removesuffix(".0"), found[0])
-        return re.sub(" ?([MLC]) ", r"\1", value)
-
-    svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', tenths, re.sub(r"<g\b[^>]*>|</g>", group, svg))
-    return re.sub(r"></(?:path|use)>", "/>", svg)
-
-
-def lighter(html: str, names: dict[str, str]) -> str:
-    """A page without what nothing depends on; in drawings, ids are short, and styles that repeat are written once.
-
-    names: {id or style: its short name}, the same on all pages, which the print puts into one; this page adds its own.
-    """
-    used, ids = {}, set()
-
-    def once(found):  # a figure may stand on a page twice
-        first = found[1] not in ids
-        ids.add(found[1])
-        return found[0] * first
-
-    def short(found):
-        return found[1] + names.setdefault(found[2], f"s{len(names):x}")
-
-    def drawing(found):
-        svg = re.sub(r'( id="|="#|url\(#)([\w.-]+)', short, lighter_drawing(found[0]))
-        return re.sub(' style="([^"]*)"', style, svg)
-
-    def style(found):
-        used[found[1]] = names.setdefault(found[1], f"s{len(names):x}")
-        return f' class="{used[found[1]]}"'
-
+def lighter(html: str) -> str:
+    """A page without what nothing depends on."""
     for _ in range(3):  # they lie in each other
         html = PLAIN.sub(r"\1", html)
-    html = DRAWING.sub(drawing, SAID_TWICE.sub("", PRINTED.sub("", html)))
-    html = re.sub(' id="(s[0-9a-f]+)"', once, html)
-    sheet = "".join(f".{name}{{{style}}}" for style, name in used.items())
-    return html.replace("<svg", f"<style>{sheet}</style><svg", 1) if sheet else html
+    return SAID_TWICE.sub("", PRINTED.sub("", html))
 
 
 def minus(text):
@@ -130,17 +87,12 @@ def _finish(app, exception):
             for before, after in REPAIRS:
                 html = html.replace(before, after)
             path.write_text(html, encoding="utf-8")
-        # Without it Sphinx would write one that has no title and asks the server for an icon.
-        first = Path(__file__).with_name("first_page.html").read_text(encoding="utf-8").format(
-            title=app.config.project, page=f"{app.config.root_doc}.html", icon=Path(app.config.html_favicon).name)
-        (folder / "index.html").write_text(first, encoding="utf-8")
 
 
 def _lighten(app, exception):
     if exception is None and app.builder.name == "html":
-        names = {}
-        for path in sorted(Path(app.outdir).rglob("*.html")):
-            path.write_text(lighter(path.read_text(encoding="utf-8"), names), encoding="utf-8")
+        for path in Path(app.outdir).rglob("*.html"):
+            path.write_text(lighter(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def setup(app):

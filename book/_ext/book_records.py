@@ -156,11 +156,15 @@ def _tag_paper(app, doctree, docname):
 
 
 def _show_twins(app, doctree, docname):
+    shown = set()
     for place in [node for node in doctree.findall(nodes.container) if "twin" in node]:
         chapter, anchor = place["twin"]
         figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
         for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            place += [node.deepcopy() for node in figure.findall(nodes.raw)]
+            for picture in figure.findall(nodes.raw):  # shown a second time, it refers to the parts of the first
+                text = re.sub(' id="[^"]*"', "", picture.astext()) if anchor in shown else picture.astext()
+                place += nodes.raw("", text, format="html")
+            shown.add(anchor)
 
 
 class Claim(SphinxRole):

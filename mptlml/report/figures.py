@@ -18,6 +18,7 @@ from matplotlib.ticker import LogFormatterSciNotation
 from matplotlib.transforms import Bbox
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from scipy.optimize import isotonic_regression
+from scour import scour
 
 from ..curve import Estimate
 from . import records
@@ -26,15 +27,21 @@ from .claims import number, value_text
 # Okabe and Ito's colours, which colour-blind readers can distinguish, each with one meaning throughout the book
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#767676")
+GRID = "#E2E2E2"
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
 # On the site each colour follows light and dark, by a name that custom.css defines; words are darker than lines.
-NAMES = {BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PURPLE: "purple", SKY: "sky", GREY: "grey"}
+NAMES = {BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PURPLE: "purple", SKY: "sky", GREY: "grey",
+         GRID: "grid"}
 WORDS = {"blue": "#0072b2", "orange": "#8a5d00", "green": "#00714f", "red": "#b04a00", "purple": "#974a73",
          "sky": "#1b6ea3", "grey": "#666666"}
 NARROW = 3.75  # inches: a phone's column, with letters of the size that they have beside it on a wide page
 # For each there is book/_static/moving-KIND.js
 MOVING = ("mask", "theorem", "convergence", "training", "rate", "latent", "guesses")
+# Of a drawing, for scour: coordinates to four digits, nothing that does not show, short ids
+LIGHT = ["--set-precision=4", "--disable-simplify-colors", "--disable-embed-rasters", "--create-groups", "--indent=none",
+         "--no-line-breaks", "--remove-metadata", "--enable-comment-stripping",
+         "--enable-id-stripping", "--shorten-ids", "--no-renderer-workaround"]
 MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
 
 
@@ -48,8 +55,8 @@ def use_style(chapter: str) -> None:
     mpl.rcParams.update({
         "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "none",
         "axes.facecolor": "none", "svg.hashsalt": chapter, "svg.fonttype": "none", "axes.spines.top": False,
-        "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25, "grid.linewidth": 0.6,
-        "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
+        "axes.spines.right": False, "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.6,
+        "xtick.major.size": 0, "ytick.major.size": 0, "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
         "font.size": 10.5, "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
     })
 
@@ -165,21 +172,14 @@ def svg(figure: Figure, key: str, **how: Any) -> str:
     """A matplotlib figure as an <svg> element that follows the page's letters and colours. Its ids begin with `key`."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, **how)
-    text = buffer.getvalue()
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>|\n *(?=<)", "", text, flags=re.DOTALL)
-    text = text[text.index("<svg"):].replace("<svg", '<svg style="stroke-linejoin: round"', 1).strip()
-    text = re.sub(r'\b(d|x|y|transform)="[^"]*"', _rounded, text)
+    text = re.sub(r"<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
+    text = text.replace("<svg", '<svg style="stroke-linejoin: round"', 1)
     text = re.sub(r'(<text[^>]*?)\bfill: (#\w{6})', _word, text)
     text = re.sub(r"\b(fill|stroke): (#\w{6})", _line, text)
     text = re.sub(r"font: ((?:\w+ )*?)([\d.]+px) [^;\"]*", _letters, text)
     text = re.sub(r'; font-family: [^;"]*| transform="rotate\(-0 [^"]*"|<path [^>]*style="fill: none"/>', "", text)
-    used = set(re.findall(r"#([\w.-]+)", text))
-    return re.sub(r' id="([^"]*)"|(href="#|url\(#)', lambda found: f"{found[2]}{key}-" if found[2] else
-                  f' id="{key}-{found[1]}"' if found[1] in used else "", text)
-
-
-def _rounded(found: re.Match[str]) -> str:
-    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", " ".join(found[0].split()))
+    text = scour.scourString(text, scour.parse_args([*LIGHT, f"--shorten-ids-prefix={key}-"]))
+    return re.sub(r'(?<= [xy]=")[\d.-]+', lambda place: f"{float(place[0]):.1f}", text[text.index("<svg"):])
 
 
 def _line(found: re.Match[str]) -> str:
