@@ -1,6 +1,6 @@
 """Checks of the input: they refuse it before any work starts, and their messages say what was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -118,6 +118,12 @@ def check_count(value: Any, name: str, at_least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
     return int(value)
+
+
+def check_choice(value: Any, choices: Iterable[str], name: str) -> None:
+    """Refuse a value that is none of the choices. Raises ValueError."""
+    if value not in (known := tuple(choices)):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 def check_rate(rate: float) -> float:

@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..extras import needs
 from .probe import is_reachable, quiet_network
 
@@ -47,10 +47,9 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     """
     if num_rows is not None:
         check_count(num_rows, "num_rows")
+    check_choice(name, (*DATASETS, "digits"), "images")
     if name == "digits":
         return _cut(_digits(), num_rows)
-    if name not in DATASETS:
-        raise ValueError(f'images must be one of "mnist", "fashion-mnist", "digits", got {name!r}')
     folder = os.environ.get("MPTLML_DATA")
     root = Path(folder) if folder else Path.home() / ".cache" / "mptlml"
     try:

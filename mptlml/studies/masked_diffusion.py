@@ -13,7 +13,7 @@ from scipy.stats import binom
 from torch import Generator, Tensor
 
 from .. import draws
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..masks import random_masks, random_orders
 from ..protocol import ConditionalModel, VocabularyModel, answers
 
@@ -128,8 +128,7 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
     that are to be read by their surest words.
     """
     num_tokens = model.num_tokens
-    if places not in PLACES:
-        raise ValueError(f"places must be one of {', '.join(map(repr, PLACES))}, got {places!r}")
+    check_choice(places, PLACES, "places")
     if sum(check_count(step, "a step") for step in steps) != num_tokens:
         raise ValueError(f"steps must sum to {num_tokens} tokens, got {list(steps)}")
     if x is not None and places == "surest word":

@@ -20,6 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import draws, objectives
+from ..checks import check_choice
 from ..data.text import from_hub, load_glue, make_tokenizer
 from ..extras import needs
 from ..models.masked_lm import MaskedLM
@@ -180,9 +181,9 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
     schemes with one seed share the batches. Raises ValueError: an unknown scheme, too few texts.
     """
-    if scheme not in SCHEMES or len(texts) < BATCH:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))} and texts at least {BATCH}, got "
-                         f"{scheme!r} and {len(texts)}")
+    check_choice(scheme, SCHEMES, "scheme")
+    if len(texts) < BATCH:
+        raise ValueError(f"texts must be at least {BATCH}, got {len(texts)}")
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
     rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)
