@@ -17,8 +17,10 @@ chooses:
     scale    the same two: 15 times as many weights, four times as many tokens, both; two seeds         50 minutes
 """
 
-import csv
 import sys
+from functools import partial
+
+import pandas as pd
 
 from mptlml.studies.known_language import (
     HIDE_MORE,
@@ -47,34 +49,12 @@ AT_128 = (1, 2, 4, 7, 10, 14, 19, 24, 30, 37, 44, 51, 58, 65, 72, 79, 86, 93, 10
 
 def tuned(criterion):
     """The rate of each scheme with the best mean over the seeds of tuning, by "gap" (the area) or by "own"."""
-    with open(FOLDER / "known_language_tuning.csv", encoding="utf-8") as file:
-        lines = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    total = {scheme: dict.fromkeys(RATES, 0.0) for scheme in SCHEMES}
-    for line in lines:
-        total[line["scheme"]][float(line["rate"])] += float(line[criterion])
-    return {scheme: max(by_rate, key=by_rate.get) for scheme, by_rate in total.items()}
-
-
-def line(scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"], carried=0, **options):
-    """The one line of a network, or of the network carried on for `carried` steps."""
-    shape = {} if width == SMALL["width"] else {"width": width}
-    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
-                        **shape)
-    if carried:
-        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
-    found = values(read(net, scheme, seed=seed, **options))
-    yield scheme, num_tokens, width, num_steps, rate, seed, carried, *found, f"{seconds:.0f}"
-
-
-def values(found):
-    """The readings as text, in the order of READINGS."""
-    texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
-    texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
-    return [texts.get(name, "") for name in READINGS]
+    runs = pd.read_csv(FOLDER / "known_language_tuning.csv", comment="#")
+    return runs.pivot_table(criterion, "scheme", "rate").loc[list(SCHEMES)].idxmax(axis=1).to_dict()
 
 
 def units(group, num_seeds):
-    """The arguments of `line` for each network of a group; seeds outside, so that what is done first is complete."""
+    """The arguments of `run` for each network of a group; seeds outside, so that what is done first is complete."""
     steps, seeds = NUM_STEPS, range(FIRST_SEED, FIRST_SEED + num_seeds)
     if group == "tuning":
         return [(scheme, steps, rate, seed)
@@ -99,19 +79,25 @@ def units(group, num_seeds):
             for num_tokens, width in ((128, SMALL["width"]), (32, larger), (128, larger)) for scheme in TWO]
 
 
-def run(group, *unit):
-    """The one line of a unit, read as its group asks."""
-    _, num_steps, _, _, *larger = unit
+def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"]):
+    """The one line of a network, trained and read as its group asks."""
+    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
+                        width=width)
+    carried = num_steps // 10 if group == "carry" else 0
+    if carried:
+        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
     options = dict(num_orders=0) if group in ("tuning", "carry", "longer", "scale") else {}
-    if group == "carry":
-        options["carried"] = num_steps // 10
-    if larger and larger[0] == 128:
+    if num_tokens == 128:
         options |= dict(num_rows=32, at=AT_128)
-    return line(*unit, **options)
+    found = read(net, scheme, seed=seed, **options)
+    texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
+    texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
+    about = scheme, num_tokens, width, num_steps, rate, seed, carried
+    yield *about, *(texts.get(name, "") for name in READINGS), f"{seconds:.0f}"
 
 
 def main(group="", num_seeds=None):
     if group not in PLAN:
         sys.exit("python -m benchmarks known_language GROUP [SEEDS], where GROUP is one of: " + ", ".join(PLAN))
     name, count = f"known_language_{group}", int(num_seeds or PLAN[group])
-    write_results(name, f"known_language {group}", FIELDS, lambda *unit: run(group, *unit), units(group, count))
+    write_results(name, f"known_language {group}", FIELDS, partial(run, group), units(group, count))

@@ -9,7 +9,7 @@ import copy
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import cross_entropy, layer_norm, one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from .. import draws
 from ..checks import check_choice, check_count
@@ -22,7 +22,7 @@ from ..models.transformer import MaskedTransformer
 from ..protocol import all_observed
 from ..score import chain_rule, score_curve
 from ..training import fit
-from .known_language import BATCH, NOUNS, NUM_STEPS, SCHEMES, STAY, VERBS, WORDS, language, train_on
+from .known_language import BATCH, NOUNS, SCHEMES, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4
 SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
@@ -97,11 +97,7 @@ def states(net: MaskedTransformer, x: Tensor) -> Tensor:
 
     The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
     """
-    hidden = net.embedding(x.long())
-    for layer in net.layers:
-        hidden = layer(hidden)
-    hidden = hidden[:, place(net.num_tokens)]
-    return layer_norm(hidden, hidden.shape[-1:])
+    return net.states(x.long(), all_observed(net.num_tokens))[:, place(net.num_tokens)]
 
 
 def with_one(inputs: Tensor) -> Tensor:
@@ -165,19 +161,6 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
     fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay=True,
         name="fine-tuning")
     return net, weight.detach()
-
-
-def shuffled(*, seed: int, learning_rate: float, num_steps: int = NUM_STEPS, **shape: int) -> MaskedTransformer:
-    """A control: a network trained with uniform sizes on sentences whose words are put into random order.
-
-    Each sentence keeps its words, so topics can be learnt and the order of words cannot. The rest is as in `pretrain`.
-    """
-    truth, generator = language(), Generator().manual_seed(seed)
-    net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
-    x = truth.sample(num_steps * BATCH, generator=generator)
-    order = torch.rand(x.shape, generator=generator).argsort(-1)
-    train_on(x.gather(-1, order), net, "uniform sizes", generator, learning_rate)
-    return net
 
 
 def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict[str, float]:

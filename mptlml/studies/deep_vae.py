@@ -69,9 +69,9 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 
 
 def images(name: str) -> tuple[Tensor, Tensor, Images]:
-    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, split by `train_and_held_out`."""
-    rows, held_out, found = train_and_held_out(name)
-    return rows.pixels.float(), held_out.pixels.float(), found
+    """(training rows [N, D], held-out rows [M, D], training Images): float32 pixels, as `train_and_held_out` splits."""
+    found, held_out = train_and_held_out(name)
+    return found.pixels.float(), held_out.pixels.float(), found
 
 
 @torch.no_grad()

@@ -107,12 +107,13 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 
 
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, track: dict[str, Callable] | None = None, track_every: int = 100,
-             **shape: int) -> tuple[MaskedTransformer, History]:
+             num_tokens: int = 32, shuffle: bool = False, track: dict[str, Callable] | None = None,
+             track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
-    schemes with the same seed share the weights and the rows. track: {name: function of the network}, as in `fit`;
+    schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random order,
+    so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in `fit`;
     shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not positive.
     """
     check_choice(scheme, OBJECTIVES, "scheme")
@@ -120,6 +121,8 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     track = {key: partial(measure, net) for key, measure in (track or {}).items()}
     rows = truth.sample(num_steps * BATCH, generator=generator)
+    if shuffle:
+        rows = rows.gather(-1, torch.rand(rows.shape, generator=generator).argsort(-1))
     return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP, track, track_every)
 
 
@@ -150,7 +153,6 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
 
     The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
     """
-    check_choice(scheme, OBJECTIVES, "scheme")
     about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
                                  **shape)
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]

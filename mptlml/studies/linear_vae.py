@@ -44,9 +44,9 @@ class BinaryImages:
     """
 
     def __init__(self, name: str) -> None:
-        *parts, images = train_and_held_out(name)
+        images, held_out = train_and_held_out(name)
         self.source, self.note, self.side = images.source, images.note, images.side
-        self.train, self.held_out = (part.binary(THRESHOLD).float() for part in parts)
+        self.train, self.held_out = (part.binary(THRESHOLD).float() for part in (images, held_out))
         self.num_tokens, self.used = self.train.shape[1], self.train.any(0)
         self.rows, self.num_never = self.train[:, self.used], int((~self.used).sum())
         self.white = math.log(0.5 / (len(self.train) + 1))  # log-probability that a never white pixel is white
