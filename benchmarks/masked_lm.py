@@ -10,14 +10,15 @@ Then the bookkeeping alone: texts of 500 tokens, under a network that answers no
 python -m benchmarks masked_lm 100 small, x86-64, torch 2.15, one thread, on a machine that others used: 30 ms of
 processor time per text, plain loop 144, less than 1 MB each; minicons 26 ms and 32 MB; largest difference 7e-7.
 
-python -m benchmarks masked_lm 4 antiberty, same machine, busier: 9.7 s of processor time per text and 40 MB, plain
-loop 10.2 s and less than 1 MB, minicons 8.8 s and 338 MB, four at once 11.0 s and 823 MB; largest difference 3e-8. The times are equal but for the noise, as four fifths are arithmetic: the matrix
-products alone of 10,000 tokens, one text with 98 masks of 100, take 7.7 to 8.0 s (64 GFLOPS), in turns with 9.8 s for
-all of it. So no order of passes can halve the time in float32 on a processor like this. Of the rest, 0.9 s are page
-faults (none, and 8.3 s in all, with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of a gigabyte or two). Within the
-noise: batch_tokens from 256 to 16384 (8.0 to 10.2 s), eager attention, no attention mask, inference_mode, and GELU by
-tanh, which is not exact. bfloat16 takes 59 s where the processor has no such arithmetic. In the last layer, only the
-places asked need queries and what follows attention, a tenth of all products here; transformers has no way to say so.
+python -m benchmarks masked_lm 4 antiberty, same machine, busier: 9.7 s of processor time per text and 40 MB, plain loop
+10.2 s and less than 1 MB, minicons 8.8 s and 338 MB, four at once 11.0 s and 823 MB; largest difference 3e-8. The times
+are equal but for the noise, as four fifths are arithmetic: the matrix products alone of 10,000 tokens, one text with 98
+masks of 100, take 7.7 to 8.0 s (64 GFLOPS), in turns with 9.8 s for all of it. So no order of passes can halve the time
+in float32 on a processor like this. Of the rest, 0.9 s are page faults (none, and 8.3 s in all, with
+MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of a gigabyte or two). Within the noise: batch_tokens from 256 to
+16384 (8.0 to 10.2 s), eager attention, no attention mask, inference_mode, and GELU by tanh, which is not exact.
+bfloat16 takes 59 s where the processor has no such arithmetic. In the last layer, only the places asked need queries
+and what follows attention, a tenth of all products here; transformers has no way to say so.
 """
 
 from functools import partial

@@ -112,9 +112,10 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
-    schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random order,
-    so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in `fit`;
-    shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not positive.
+    schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random
+    order, so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in
+    `fit`; shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not
+    positive.
     """
     check_choice(scheme, OBJECTIVES, "scheme")
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)

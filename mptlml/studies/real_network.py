@@ -178,7 +178,8 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
-    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps. Raises ValueError: an unknown scheme, too few texts.
+    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps. Raises ValueError: an unknown
+    scheme, too few texts.
     """
     check_choice(scheme, SCHEMES, "scheme")
     if len(texts) < BATCH:
