@@ -44,6 +44,16 @@ def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> 
         raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
 
 
+def check_distributions(probs: Tensor, what: str) -> Tensor:
+    """The rows [..., C], normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
+    check_finite(probs, what=what)
+    total = probs.sum(-1, keepdim=True)
+    if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
+        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
+                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
+    return probs / total
+
+
 def check_binary(x: Tensor, observed: Tensor) -> None:
     """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
     if not ((x == 0) | (x == 1)).all():  # rare; in training the full check would double the cost

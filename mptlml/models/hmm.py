@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_count, check_finite, check_shapes, check_vocabulary
+from ..checks import check_count, check_distributions, check_shapes, check_vocabulary
 from ..curve import Estimate
 from ..draws import multinomial
 from ..protocol import all_observed, at_masked
@@ -29,9 +29,9 @@ class HiddenMarkovModel:
             given = ", ".join(map(str, shapes))
             raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: {given}")
         self.num_tokens = check_count(num_tokens, "num_tokens")
-        self.initial = _distributions(initial, "initial")
-        self.transition = _distributions(transition, "transition")
-        self.emission = _distributions(emission, "emission")
+        self.initial = check_distributions(initial, "initial")
+        self.transition = check_distributions(transition, "transition")
+        self.emission = check_distributions(emission, "emission")
         self.vocab_size = emission.shape[1]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -109,13 +109,3 @@ class HiddenMarkovModel:
 def _one_of(probs: Tensor, generator: Generator) -> Tensor:
     """An index drawn from each row of probabilities [N, C]: [N]."""
     return multinomial(probs, 1, generator, replacement=False).squeeze(-1)
-
-
-def _distributions(probs: Tensor, what: str) -> Tensor:
-    """The rows, normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
-    check_finite(probs, what=what)
-    total = probs.sum(-1, keepdim=True)
-    if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
-        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
-                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
-    return probs / total

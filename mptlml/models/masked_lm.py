@@ -7,7 +7,7 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -160,8 +160,9 @@ class MaskedLM(Passes):
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). Raises ValueError as `sentences`.
         """
         rows = self.sentences(texts).rows
-        total = torch.zeros(len(rows), dtype=torch.float64)
-        for i, answer in self._one_by_one(rows):
+        lengths, total = [len(ids) for ids in rows], torch.zeros(len(rows), dtype=torch.float64)
+        one_by_one = self._hide(rows, lambda i: torch.eye(lengths[i]).bool())
+        for i, answer in self._answers(lengths, lengths, one_by_one):
             total[i] = answer.sum()
         return total
 
@@ -172,7 +173,9 @@ class MaskedLM(Passes):
         One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j -> v
         (Meier et al. 2021). Raises ValueError as `encode`.
         """
-        return next(self._one_by_one([self.encode(text)], lambda logits, true: logits.log_softmax(-1)))[1]
+        ids = self.encode(text)
+        each = torch.eye(len(ids)).bool()
+        return self.at_length(len(ids))._ask(ids, ~each, each, lambda logits, true: logits.log_softmax(-1)).double()
 
     def chain_rule(self, text: str, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
@@ -228,11 +231,6 @@ class MaskedLM(Passes):
             other = rows[i].new_tensor(self.tokenizer.mask_token_id) if put is None else put(i)[start: stop]
             return rows[i].expand_as(hide), torch.where(hide, other, rows[i]), hide
         return look
-
-    def _one_by_one(self, rows: Sequence[Tensor], read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
-        """`_answers` where each token of each row is hidden alone."""
-        lengths = [len(ids) for ids in rows]
-        return self._answers(lengths, lengths, self._hide(rows, lambda i: torch.eye(lengths[i]).bool()), read)
 
 
 class AtLength:

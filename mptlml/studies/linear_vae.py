@@ -211,21 +211,12 @@ def sizes_and_weights(num_tokens: int, num_masks: int, generator: Generator) -> 
     return sizes.long(), 1 / (num_tokens * odds)
 
 
-def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, sizes: Tensor, weights: Tensor | float,
-                     generator: Generator) -> Tensor:
-    """D times the weighted mean of S(x; m) over masks of the given sizes [P], nats per row, a scalar.
+def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, observed: Tensor,
+                     weights: Tensor | float = 1.0) -> Tensor:
+    """D times the weighted mean of S(x; m) over the masks [P, D], nats per row, a scalar.
 
-    model: of the pixels in use. rows [N, U]: equal parts share a mask. Raises ValueError: N is no multiple of P.
+    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1.
     """
-    if len(rows) % len(sizes):
-        raise ValueError(f"{len(rows)} rows do not divide into equal parts for {len(sizes)} masks")
-    observed = random_masks(images.num_tokens, sizes, generator=generator).to(rows.device)
-    return _masked_mean(model, rows.unflatten(0, (len(sizes), -1)), images, observed, weights)
-
-
-def _masked_mean(model: LinearVAE, rows: Tensor, images: BinaryImages, observed: Tensor,
-                 weights: Tensor | float = 1.0) -> Tensor:
-    """The same for given masks [P, D] of the rows [P, N, U]."""
     used, sizes = images.used.to(rows.device), (~observed).sum(-1).cpu()
     sums = model.masked_sums(rows, observed[:, used]) + (~observed[:, ~used]).sum(-1) * images.black
     return images.num_tokens * (sums * torch.as_tensor(weights / sizes.to(sums.dtype)).to(rows.device)).mean()
@@ -268,7 +259,8 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
         sizes, weights = torch.full((MASKS,), round(SHARE * images.num_tokens)), torch.ones(MASKS)
         if objective == "uniform":
             sizes, weights = sizes_and_weights(images.num_tokens, MASKS, generator)
-        return masked_objective(model, rows, images, sizes, weights, generator)
+        observed = random_masks(images.num_tokens, sizes, generator=generator).to(device)
+        return masked_objective(model, rows.unflatten(0, (MASKS, -1)), images, observed, weights)
 
     def tracked(measure: Callable[[Tensor, Tensor], Any]) -> Callable[[], Any]:
         return lambda: measure(weight.cpu(), bias.cpu())
@@ -337,7 +329,7 @@ def maximise_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: 
         for observed, rule in zip(masks, rules, strict=True):
             theta = unscaled(scaled)
             model = LinearVAE(theta[:, :2], theta[:, 2], rule)
-            yield _masked_mean(model, rows, images, observed) / len(masks)
+            yield masked_objective(model, rows, images, observed) / len(masks)
 
     origin = torch.zeros_like(begin)
     scaled, steps, height = _highest(parts, origin, num_steps)
@@ -402,8 +394,9 @@ def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int
     generator = Generator().manual_seed(seed)
     model = LinearVAE(weight.double(), bias.double(), disc_rule(0.15, RADIUS))
     number, values = len(images.rows) // 40 * 40, []
+    sizes = torch.full((40,), round(SHARE * images.num_tokens))
     for _ in range(10):
         rows = images.rows[randperm(len(images.rows), images.rows, generator)[:number]].double()
-        sizes = torch.full((40,), round(SHARE * images.num_tokens))
-        values.append(masked_objective(model, rows, images, sizes, 1.0, generator))
+        observed = random_masks(images.num_tokens, sizes, generator=generator)
+        values.append(masked_objective(model, rows.unflatten(0, (40, -1)), images, observed))
     return torch.stack(values).mean().item()
