@@ -125,30 +125,21 @@ def guesses(text):
                        " ".join(f"{chance:.3f}" for chance in chances), f"{step['scores'][n, k]:.3f}")
 
 
-PARTS = {
-    "repair": (REPAIR_FIELDS, repair),
-    "rates": (REPAIR_FIELDS, partial(repair, choosing=True)),
-    "longer": (REPAIR_FIELDS, repair),
-    "scores": (SCORES_FIELDS, scores),
-    "guesses": (GUESSES_FIELDS, guesses),
-}
-
-
-def units(part):
-    """What the runs of a part are of."""
-    if part == "repair":
-        return [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
-    if part == "rates":
-        return [(scheme, SEED_OF_RATES, rate, study.NUM_STEPS) for scheme in study.SCHEMES for rate in LEARNING_RATES]
-    if part == "longer":
-        rates = chosen_rates()
-        return [(scheme, seed, rates[scheme], 2 * study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
-    if part == "scores":
-        return [(name,) for name in study.scored()]
-    return [(study.load_sequences().tested[0],)]
-
-
 def main(*parts):
-    for part in parts or PARTS:
-        fields, run = PARTS[part]
-        write_results(f"real_network_{part}", f"real_network {part}", fields, run, units(part))
+    if "repair" in parts or not parts:
+        units = [(scheme, seed, study.LEARNING_RATE, study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
+        write_results("real_network_repair", "real_network repair", REPAIR_FIELDS, repair, units)
+    if "rates" in parts or not parts:
+        units = [(scheme, SEED_OF_RATES, rate, study.NUM_STEPS) for scheme in study.SCHEMES for rate in LEARNING_RATES]
+        run = partial(repair, choosing=True)
+        write_results("real_network_rates", "real_network rates", REPAIR_FIELDS, run, units)
+    if "longer" in parts or not parts:
+        rates = chosen_rates()
+        units = [(scheme, seed, rates[scheme], 2 * study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
+        write_results("real_network_longer", "real_network longer", REPAIR_FIELDS, repair, units)
+    if "scores" in parts or not parts:
+        units = [(name,) for name in study.scored()]
+        write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
+    if "guesses" in parts or not parts:
+        units = [(study.load_sequences().tested[0],)]
+        write_results("real_network_guesses", "real_network guesses", GUESSES_FIELDS, guesses, units)
