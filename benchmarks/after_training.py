@@ -13,8 +13,8 @@ import time
 from torch import Generator
 
 from mptlml.models import MaskedTransformer
-from mptlml.studies.after_training import DOMAINS, LABELLED, TUNING_NUMBERS, afterwards, foretellers, shuffled
-from mptlml.studies.known_language import NUM_STEPS, WORDS, kept
+from mptlml.studies.after_training import DOMAINS, LABELLED, TUNING_NUMBERS, afterwards, foretellers
+from mptlml.studies.known_language import NUM_STEPS, WORDS, kept, pretrain
 
 from .known_language import FIRST_SEED, tuned
 from .results import FOLDER, write_results
@@ -42,7 +42,7 @@ def run(kind, num_steps, seed):
     if kind == RANDOM:
         net, seconds = MaskedTransformer(32, len(WORDS), generator=Generator().manual_seed(seed)), 0.0
     elif kind == SHUFFLED:
-        net = shuffled(seed=seed, num_steps=num_steps, learning_rate=rate)
+        net, _ = pretrain("uniform sizes", seed=seed, num_steps=num_steps, learning_rate=rate, shuffle=True)
         seconds = time.process_time() - began
     else:
         net, seconds = kept(NETWORKS, kind, seed=seed, num_steps=num_steps, learning_rate=rate)

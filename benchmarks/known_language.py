@@ -17,8 +17,10 @@ chooses:
     scale    the same two: 15 times as many weights, four times as many tokens, both; two seeds         50 minutes
 """
 
-import csv
 import sys
+from functools import partial
+
+import pandas as pd
 
 from mptlml.studies.known_language import (
     HIDE_MORE,
@@ -37,8 +39,17 @@ NETWORKS = FOLDER.parents[1] / "_build" / "known_language"
 RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
 CARRY_RATE = 3e-4  # on validation networks the highest of 3e-4, 1e-3, 3e-3 at which uniform networks lose nothing
 TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
-PLAN = {"tuning": 3, "schemes": 10, "carry": 10, "longer": 10, "targets": 10, "apart": 10, "area": 10,
-        "sixteen": 3, "scale": 2}
+PLAN = {  # seeds, schemes, how many times NUM_STEPS, orders along which each network is read
+    "tuning": (3, SCHEMES, 1, 0),
+    "schemes": (10, SCHEMES, 1, 16),
+    "carry": (10, THREE, 1, 0),
+    "longer": (10, THREE, 4, 0),
+    "targets": (10, ("fixed 15%",), 13 / 5, 16),
+    "apart": (10, (HIDE_MORE,), 1, 16),
+    "area": (10, SCHEMES, 1, 16),
+    "sixteen": (3, TWO, 16, 16),
+    "scale": (2, TWO, 1, 0),
+}
 READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
             "mixture_error", "mixture_half", "spread", "curve")
 FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS, "seconds")
@@ -47,71 +58,46 @@ AT_128 = (1, 2, 4, 7, 10, 14, 19, 24, 30, 37, 44, 51, 58, 65, 72, 79, 86, 93, 10
 
 def tuned(criterion):
     """The rate of each scheme with the best mean over the seeds of tuning, by "gap" (the area) or by "own"."""
-    with open(FOLDER / "known_language_tuning.csv", encoding="utf-8") as file:
-        lines = list(csv.DictReader(line for line in file if not line.startswith("#")))
-    total = {scheme: dict.fromkeys(RATES, 0.0) for scheme in SCHEMES}
-    for line in lines:
-        total[line["scheme"]][float(line["rate"])] += float(line[criterion])
-    return {scheme: max(by_rate, key=by_rate.get) for scheme, by_rate in total.items()}
-
-
-def line(scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"], carried=0, **options):
-    """The one line of a network, or of the network carried on for `carried` steps."""
-    shape = {} if width == SMALL["width"] else {"width": width}
-    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
-                        **shape)
-    if carried:
-        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
-    found = values(read(net, scheme, seed=seed, **options))
-    yield scheme, num_tokens, width, num_steps, rate, seed, carried, *found, f"{seconds:.0f}"
-
-
-def values(found):
-    """The readings as text, in the order of READINGS."""
-    texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
-    texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
-    return [texts.get(name, "") for name in READINGS]
+    runs = pd.read_csv(FOLDER / "known_language_tuning.csv", comment="#")
+    return runs.pivot_table(criterion, "scheme", "rate").loc[list(SCHEMES)].idxmax(axis=1).to_dict()
 
 
 def units(group, num_seeds):
-    """The arguments of `line` for each network of a group; seeds outside, so that what is done first is complete."""
-    steps, seeds = NUM_STEPS, range(FIRST_SEED, FIRST_SEED + num_seeds)
+    """The arguments of `run` for each network of a group; seeds outside, so that what is done first is complete."""
+    _, schemes, times, _ = PLAN[group]
+    num_steps, seeds = round(times * NUM_STEPS), range(FIRST_SEED, FIRST_SEED + num_seeds)
     if group == "tuning":
-        return [(scheme, steps, rate, seed)
-                for seed in TUNING_SEEDS[:num_seeds] for scheme in SCHEMES for rate in RATES]
-    rates = tuned("own")
-    if group == "schemes":
-        return [(scheme, steps, rates[scheme], seed) for seed in seeds for scheme in SCHEMES]
-    if group in ("carry", "longer"):
-        times = 1 if group == "carry" else 4
-        return [(scheme, times * steps, rates[scheme], seed) for seed in seeds for scheme in THREE]
-    if group == "targets":
-        return [("fixed 15%", 13 * steps // 5, rates["fixed 15%"], seed) for seed in seeds]
-    if group == "apart":
-        return [(HIDE_MORE, steps, rates["fixed 15%"], seed) for seed in seeds]
+        return [(scheme, num_steps, rate, seed)
+                for seed in TUNING_SEEDS[:num_seeds] for scheme in schemes for rate in RATES]
+    own, by_area = tuned("own"), tuned("gap")
+    if group == "scale":
+        small, large = SMALL["width"], LARGE["width"]
+        return [(scheme, num_steps, own[scheme] * small / width, seed, num_tokens, width) for seed in seeds
+                for num_tokens, width in ((128, small), (32, large), (128, large)) for scheme in schemes]
     if group == "area":
-        return [(scheme, steps, rate, seed) for seed in seeds for scheme, rate in tuned("gap").items()
-                if rate != rates[scheme]]
-    if group == "sixteen":
-        return [(scheme, 16 * steps, rates[scheme], seed) for seed in seeds for scheme in TWO]
-    larger = LARGE["width"]
-    return [(scheme, steps, rates[scheme] * SMALL["width"] / width, seed, num_tokens, width) for seed in seeds
-            for num_tokens, width in ((128, SMALL["width"]), (32, larger), (128, larger)) for scheme in TWO]
+        rates = {scheme: by_area[scheme] for scheme in schemes if by_area[scheme] != own[scheme]}
+    else:
+        rates = {scheme: own.get(scheme, own["fixed 15%"]) for scheme in schemes}
+    return [(scheme, num_steps, rate, seed) for seed in seeds for scheme, rate in rates.items()]
 
 
-def run(group, *unit):
-    """The one line of a unit, read as its group asks."""
-    _, num_steps, _, _, *larger = unit
-    options = dict(num_orders=0) if group in ("tuning", "carry", "longer", "scale") else {}
-    if group == "carry":
-        options["carried"] = num_steps // 10
-    if larger and larger[0] == 128:
-        options |= dict(num_rows=32, at=AT_128)
-    return line(*unit, **options)
+def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"]):
+    """The one line of a network, trained and read as its group asks."""
+    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
+                        width=width)
+    carried = num_steps // 10 if group == "carry" else 0
+    if carried:
+        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+    options = dict(num_rows=32, at=AT_128) if num_tokens == 128 else {}
+    found = read(net, scheme, seed=seed, num_orders=PLAN[group][-1], **options)
+    texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
+    texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
+    about = scheme, num_tokens, width, num_steps, rate, seed, carried
+    yield *about, *(texts.get(name, "") for name in READINGS), f"{seconds:.0f}"
 
 
 def main(group="", num_seeds=None):
     if group not in PLAN:
         sys.exit("python -m benchmarks known_language GROUP [SEEDS], where GROUP is one of: " + ", ".join(PLAN))
-    name, count = f"known_language_{group}", int(num_seeds or PLAN[group])
-    write_results(name, f"known_language {group}", FIELDS, lambda *unit: run(group, *unit), units(group, count))
+    name, count = f"known_language_{group}", int(num_seeds or PLAN[group][0])
+    write_results(name, f"known_language {group}", FIELDS, partial(run, group), units(group, count))

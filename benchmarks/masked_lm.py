@@ -2,25 +2,23 @@
 
 Nats per token. The network is "small", Chapter 10's of two layers of 64, hardly trained; "antiberty", Chapter 13's; a
 random one of BERT-base's width with that number of layers; or that of a folder with a file texts.txt. The plain loop
-makes one masked copy per forward pass, with all positions through the vocabulary head. minicons, and the library's
-first edition, are compared where they can be imported, minicons with one text and with four in a call. They are wanted
-for this page alone: pip install "minicons==0.3.39"; git archive 5d298ad mptlml, unpacked as mptlml_first.
+makes one masked copy per forward pass, with all positions through the vocabulary head. minicons is compared where it
+can be imported, with one text and with four in a call; it is wanted here alone: pip install "minicons==0.3.39".
 
 Then the bookkeeping alone: texts of 500 tokens, under a network that answers nothing.
 
 python -m benchmarks masked_lm 100 small, x86-64, torch 2.15, one thread, on a machine that others used: 30 ms of
-processor time per text, first edition 31, plain loop 144, less than 1 MB each; minicons 26 ms and 32 MB;
-largest difference 7e-7.
+processor time per text, plain loop 144, less than 1 MB each; minicons 26 ms and 32 MB; largest difference 7e-7.
 
-python -m benchmarks masked_lm 4 antiberty, same machine, busier: 9.7 s of processor time per text and 40 MB, first
-edition 7.9 s and 110 MB, plain loop 10.2 s and less than 1 MB, minicons 8.8 s and 338 MB, four at once 11.0 s and
-823 MB; largest difference 3e-8. The times are equal but for the noise, as four fifths are arithmetic: the matrix
-products alone of 10,000 tokens, one text with 98 masks of 100, take 7.7 to 8.0 s (64 GFLOPS), in turns with 9.8 s for
-all of it. So no order of passes can halve the time in float32 on a processor like this. Of the rest, 0.9 s are page
-faults (none, and 8.3 s in all, with MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of a gigabyte or two). Within the
-noise: batch_tokens from 256 to 16384 (8.0 to 10.2 s), eager attention, no attention mask, inference_mode, and GELU by
-tanh, which is not exact. bfloat16 takes 59 s where the processor has no such arithmetic. In the last layer, only the
-places asked need queries and what follows attention, a tenth of all products here; transformers has no way to say so.
+python -m benchmarks masked_lm 4 antiberty, same machine, busier: 9.7 s of processor time per text and 40 MB, plain loop
+10.2 s and less than 1 MB, minicons 8.8 s and 338 MB, four at once 11.0 s and 823 MB; largest difference 3e-8. The times
+are equal but for the noise, as four fifths are arithmetic: the matrix products alone of 10,000 tokens, one text with 98
+masks of 100, take 7.7 to 8.0 s (64 GFLOPS), in turns with 9.8 s for all of it. So no order of passes can halve the time
+in float32 on a processor like this. Of the rest, 0.9 s are page faults (none, and 8.3 s in all, with
+MALLOC_MMAP_THRESHOLD_ and MALLOC_TRIM_THRESHOLD_ of a gigabyte or two). Within the noise: batch_tokens from 256 to
+16384 (8.0 to 10.2 s), eager attention, no attention mask, inference_mode, and GELU by tanh, which is not exact.
+bfloat16 takes 59 s where the processor has no such arithmetic. In the last layer, only the places asked need queries
+and what follows attention, a tenth of all products here; transformers has no way to say so.
 """
 
 from functools import partial
@@ -39,10 +37,6 @@ try:
     from minicons import scorer
 except ImportError:
     scorer = None
-try:
-    from mptlml_first.models.masked_lm import MaskedLM as FirstEdition
-except ImportError:
-    FirstEdition = None
 
 NUM_TOKENS = 126  # own tokens of a text, nearly: encoding may cut it elsewhere; two special ones make 128
 
@@ -70,12 +64,8 @@ def minicons(lm, texts, at_once=1):
     return torch.tensor(totals)
 
 
-def first_edition(lm, texts):
-    return FirstEdition(lm.model, lm.tokenizer).pseudo_log_likelihood(texts)
-
-
-WAYS = {"mptlml": MaskedLM.pseudo_log_likelihood, "first edition": first_edition, "plain loop": plain_loop,
-        "minicons": minicons, "minicons, four at once": partial(minicons, at_once=4)}
+WAYS = {"mptlml": MaskedLM.pseudo_log_likelihood, "plain loop": plain_loop, "minicons": minicons,
+        "minicons, four at once": partial(minicons, at_once=4)}
 
 
 def prepare(way, count, network):
@@ -108,7 +98,7 @@ def bookkeeping(way, count):
 
 
 def main(count="100", network="small"):
-    ways = [way for way in WAYS if (scorer or "minicons" not in way) and (FirstEdition or way != "first edition")]
+    ways = [way for way in WAYS if scorer or "minicons" not in way]
     print(f"{count} text(s), network {network}, float32")
     compare(prepare, ways, int(count), network, unit="text", tolerance=1e-5, repeats=1)
     print("\nBookkeeping: texts of 500 tokens")

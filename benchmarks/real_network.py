@@ -84,12 +84,12 @@ def repair(scheme, seed, learning_rate, num_steps, *, choosing=False):
                    *(f"{score:.4f}" for score in curve.scores[:, gene]), f"{seconds:.0f}")
 
 
-def chosen_rate(scheme):
-    """The learning rate after which the area on the genes for choosing is the largest, nats per sequence."""
+def chosen_rates():
+    """{scheme: the learning rate after which the area on the genes for choosing is the largest, nats per sequence}."""
     runs = pd.read_csv(FOLDER / "real_network_rates.csv", comment="#")
-    runs = runs[(runs.scheme == scheme) & (runs.step == study.NUM_STEPS)]
+    runs = runs[runs.step == study.NUM_STEPS]
     areas = runs[[f"at {rate:g}" for rate in study.RATES]] @ before(True).weights * runs.tokens
-    return float(areas.groupby(runs.learning_rate).mean().idxmax())
+    return areas.groupby([runs.scheme, runs.learning_rate]).mean().unstack().idxmax(axis=1).to_dict()
 
 
 def scores(name):
@@ -134,8 +134,8 @@ def main(*parts):
         run = partial(repair, choosing=True)
         write_results("real_network_rates", "real_network rates", REPAIR_FIELDS, run, units)
     if "longer" in parts or not parts:
-        units = [(scheme, seed, chosen_rate(scheme), 2 * study.NUM_STEPS)
-                 for scheme in study.SCHEMES for seed in SEEDS]
+        rates = chosen_rates()
+        units = [(scheme, seed, rates[scheme], 2 * study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
         write_results("real_network_longer", "real_network longer", REPAIR_FIELDS, repair, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]

@@ -1,6 +1,6 @@
 """Checks of the input: they refuse it before any work starts, and their messages say what was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -42,6 +42,16 @@ def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> 
     if bad.any():
         where = "at observed tokens" if observed is not None else "in it"
         raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
+
+
+def check_distributions(probs: Tensor, what: str) -> Tensor:
+    """The rows [..., C], normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
+    check_finite(probs, what=what)
+    total = probs.sum(-1, keepdim=True)
+    if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
+        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
+                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
+    return probs / total
 
 
 def check_binary(x: Tensor, observed: Tensor) -> None:
@@ -118,6 +128,12 @@ def check_count(value: Any, name: str, at_least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} must be a whole number of at least {at_least}, got {value!r}")
     return int(value)
+
+
+def check_choice(value: Any, choices: Iterable[str], name: str) -> None:
+    """Refuse a value that is none of the choices. Raises ValueError."""
+    if value not in (known := tuple(choices)):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
 
 
 def check_rate(rate: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from .checks import check_sizes
+from .checks import check_choice, check_sizes
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,13 @@ class ScoreCurve:
         Neither error covers the missing sizes that are read off straight lines. Raises ValueError: another word for
         rows, or "sample" with fewer than two rows or without their scores (`score_curve(..., keep_rows=True)`).
         """
+        check_choice(rows, ("fixed", "sample"), "rows")
         w = self.weights
         mean = float(w @ self.mean)
         by_mask = w**2 * self.variance
         mask_variance = float(by_mask.sum())
         if rows == "fixed":
             return Estimate(mean, math.sqrt(mask_variance), _pooled_dof(by_mask, self.dof))
-        if rows != "sample":
-            raise ValueError(f'rows must be "fixed" or "sample", got {rows!r}')
         if self.rows is None or self.rows.shape[1] < 2:
             raise ValueError('rows="sample" needs the score of each row, for at least two rows: use keep_rows=True')
         count = self.rows.shape[1]

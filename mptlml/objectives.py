@@ -12,13 +12,8 @@ from torch import Generator, Tensor
 from . import draws
 from .checks import check_count, check_lengths, check_rate, check_sizes
 from .masks import random_masks, spread_places
-from .protocol import ConditionalModel, Data, TractableModel, VocabularyModel, mean_log_prob
+from .protocol import ConditionalModel, Data, VocabularyModel
 from .score import mean_score
-
-
-def exact_lml(model: TractableModel, data: Data) -> Tensor:
-    """The log marginal likelihood itself, averaged over rows: what the others are held against."""
-    return mean_log_prob(model, data)
 
 
 def fixed_size(model: ConditionalModel, data: Data, size: int, *, num_masks: int = 1, share_masks: bool = True,

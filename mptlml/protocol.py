@@ -109,8 +109,3 @@ def scores_means(model: ConditionalModel) -> TypeGuard[MeanModel]:
     """Whether the model averages over rows by itself: it has `mean_conditional_log_prob`."""
     return hasattr(model, "mean_conditional_log_prob")
 
-
-def mean_log_prob(model: TractableModel, data: Data) -> Tensor:
-    """log p(x) averaged over rows, nats per row, a scalar: `data` is rows [N, D] or `summarise(model, x)`."""
-    method = getattr(model, "mean_log_prob", None)
-    return model.log_prob(data).mean() if method is None else method(data)

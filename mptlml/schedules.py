@@ -69,13 +69,12 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
     scores = np.asarray(scores, dtype=float)
     num_tokens = len(scores)
     _check_steps(num_tokens, num_steps)
+    written = np.subtract.outer(range(num_tokens + 1), range(num_tokens + 1))  # [m hidden, m left after a pass]
+    gain = np.where(written > 0, written * np.append(0.0, scores)[:, None], -math.inf)
     best = np.array([0.0, *[-math.inf] * num_tokens])  # the highest staircase under the last m sizes, in 0 passes
     choice = []
     for _ in range(num_steps):
-        ways = np.full((num_tokens + 1, num_tokens + 1), -math.inf)  # [m hidden, m left after this pass]
-        for hidden in range(1, num_tokens + 1):
-            left = np.arange(hidden)
-            ways[hidden, :hidden] = (hidden - left) * scores[hidden - 1] + best[:hidden]
+        ways = gain + best
         choice.append(ways.argmax(1))
         best = ways.max(1)
     steps, hidden = [], num_tokens

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from .masks import all_masks, all_orders, random_masks, random_orders
-from .protocol import all_observed, mean_log_prob, scores_means, summarise
+from .protocol import all_observed, scores_means, summarise
 from .score import chain_rule, exact_curve
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
@@ -210,8 +210,8 @@ def means_are_means_over_rows(case: Case) -> None:
     mean = model.conditional_log_prob(x, masks).mean(1)
     for data in (x, summarise(model, x)):
         _same(model.mean_conditional_log_prob(data, masks[:, 0]), mean, case.tolerance, "mean_conditional_log_prob")
-        if hasattr(model, "log_prob"):
-            _same(mean_log_prob(model, data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob")
+        if hasattr(model, "mean_log_prob"):
+            _same(model.mean_log_prob(data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob")
 
 
 def gradients_are_right(case: Case) -> None:

@@ -22,12 +22,11 @@ from mptlml.studies.after_training import (
     foretellers,
     probe,
     regret,
-    shuffled,
     states,
     topic_posterior,
     with_one,
 )
-from mptlml.studies.known_language import NOUNS, VERBS, WORDS, language
+from mptlml.studies.known_language import NOUNS, VERBS, WORDS, language, pretrain
 
 
 def small_net(generator, num_tokens=32):
@@ -177,7 +176,7 @@ def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monke
         return net.readout.weight.sum()
 
     monkeypatch.setattr(objectives, "stratified_size", note)
-    shuffled(seed=3, num_steps=2, learning_rate=1e-3, width=8, num_layers=1)
+    pretrain("uniform sizes", seed=3, num_steps=2, shuffle=True, width=8, num_layers=1)
     generator = torch.Generator().manual_seed(3)
     small = MaskedTransformer(32, len(WORDS), width=8, num_layers=1, generator=generator)
     x = language(small.num_tokens).sample(64, generator=generator)

@@ -163,7 +163,7 @@ TABLE = [
     ("masks of another D", lambda: PCA.mean_conditional_log_prob(ROWS, SEEN[None, :2]), r"observed has shape \(1, 2\)"),
     # BernoulliMixture
     ("components that do not pair", lambda: BernoulliMixture(real(2), real(3, 4)), r"\(2,\), \(3, 4\)"),
-    ("weights that sum to 2", lambda: BernoulliMixture(real(4), real(4, 3)), "sum to 1; they sum to 2"),
+    ("weights that sum to 2", lambda: BernoulliMixture(real(4), real(4, 3)), "weights must .*sum to 1.* from 2 to 2"),
     ("a negative weight", lambda: BernoulliMixture(torch.tensor([1.5, -0.5]), real(2, 3)), "least is -0.5"),
     ("a probability above 1", lambda: BernoulliMixture(real(2), real(2, 3, fill=1.25)), "1.25"),
     ("a probability below 0", lambda: BernoulliMixture(real(2), real(2, 3, fill=-0.125)), "-0.125"),
@@ -208,7 +208,6 @@ TABLE = [
     ("another objective", lambda: linear_vae.train("mlm", None, seed=0), "objective"),
     ("no passes to train", lambda: linear_vae.train("exact", None, seed=0, passes=0), "passes"),
     ("left late", lambda: linear_vae.train("exact", digits(), seed=0, passes=2, stop=3), "6.*4"),
-    ("unequal parts", lambda: linear_vae.masked_objective(None, ROWS, None, torch.ones(3), 1, None), "equal parts"),
     ("another script", lambda: linear_vae.train_as_scripts("uniform", None, seed=0), "objective"),
     # deep VAE
     ("another activation", lambda: DeepVAE(4, activation="gelu", generator=GENERATOR), "activation"),

@@ -86,14 +86,14 @@ def test_the_digits_are_scikit_learns(calls):
 
 def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):
     """As in Fig. 3: 2,000 of the training set, 500 of the test set. Of the digits every fourth is held out."""
-    digits, *_ = data.train_and_held_out("digits")
+    digits, _ = data.train_and_held_out("digits")
     assert len(digits.pixels) == 1347  # of 1,797
 
     def load(name, num_rows, train=True):
         return data.Images(torch.full((num_rows, 784), float(train)), torch.zeros(num_rows), 28, name)
 
     monkeypatch.setattr(data, "load_images", load)
-    for found, number, train in zip(data.train_and_held_out("mnist"), (2000, 500, 2000), (1, 0, 1), strict=True):
+    for found, number, train in zip(data.train_and_held_out("mnist"), (2000, 500), (1, 0), strict=True):
         assert found.pixels.shape == (number, 784) and (found.pixels == train).all()
 
 

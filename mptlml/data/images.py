@@ -16,7 +16,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..extras import needs
 from .probe import is_reachable, quiet_network
 
@@ -47,10 +47,9 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     """
     if num_rows is not None:
         check_count(num_rows, "num_rows")
+    check_choice(name, (*DATASETS, "digits"), "images")
     if name == "digits":
         return _cut(_digits(), num_rows)
-    if name not in DATASETS:
-        raise ValueError(f'images must be one of "mnist", "fashion-mnist", "digits", got {name!r}')
     folder = os.environ.get("MPTLML_DATA")
     root = Path(folder) if folder else Path.home() / ".cache" / "mptlml"
     try:
@@ -66,18 +65,18 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
 
 
-def train_and_held_out(name: str) -> tuple[Images, Images, Images]:
-    """(training Images, held-out Images, the Images loaded first): 2,000 as in Fig. 3, and 500 of the test images.
+def train_and_held_out(name: str) -> tuple[Images, Images]:
+    """(training Images, held-out Images): 2,000 as in Fig. 3, and 500 of the test images.
 
     The digits, also where they stand in, have no test set: all are loaded, and every fourth one is held out. Raises
     ValueError: as `load_images`.
     """
     found = load_images(name, None if name == "digits" else 2000)
     if found.side != 8:
-        return found, load_images(name, 500, train=False), found
+        return found, load_images(name, 500, train=False)
     fourth = torch.arange(len(found.pixels)) % 4 == 0
     kept, held_out = (replace(found, pixels=found.pixels[at], labels=found.labels[at]) for at in (~fourth, fourth))
-    return kept, held_out, found
+    return kept, held_out
 
 
 def _digits() -> Images:

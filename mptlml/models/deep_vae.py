@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from ..checks import check_count, check_finite, check_shapes
+from ..checks import check_choice, check_count, check_finite, check_shapes
 from ..draws import randn
 from ..protocol import all_observed
 from .linear_vae import Rule
@@ -40,8 +40,7 @@ class DeepVAE(nn.Module):
         check_count(num_tokens, "num_tokens")
         check_count(num_latents, "num_latents")
         check_count(num_hidden, "num_hidden", at_least=0)
-        if activation not in ACTIVATIONS:
-            raise ValueError(f'activation must be "relu" or "tanh", got {activation!r}')
+        check_choice(activation, ACTIVATIONS, "activation")
         self.num_tokens, self.num_latents = num_tokens, num_latents
         self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, activation, generator)
         self.decoder = _layers(num_latents, num_hidden, num_tokens, activation, generator)

@@ -4,12 +4,11 @@ Leaving out the factor of a hidden token sums it out, so one forward and one bac
 """
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_count, check_finite, check_shapes, check_vocabulary
+from ..checks import check_count, check_distributions, check_shapes, check_vocabulary
 from ..curve import Estimate
 from ..draws import multinomial
 from ..protocol import all_observed, at_masked
@@ -30,9 +29,9 @@ class HiddenMarkovModel:
             given = ", ".join(map(str, shapes))
             raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: {given}")
         self.num_tokens = check_count(num_tokens, "num_tokens")
-        self.initial = _distributions(initial, "initial")
-        self.transition = _distributions(transition, "transition")
-        self.emission = _distributions(emission, "emission")
+        self.initial = check_distributions(initial, "initial")
+        self.transition = check_distributions(transition, "transition")
+        self.emission = check_distributions(emission, "emission")
         self.vocab_size = emission.shape[1]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -59,14 +58,17 @@ class HiddenMarkovModel:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
         ids, seen = self._check(x, observed)
         by_word = self.emission.T
-        answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in self._smooth(ids, seen)]
-        return at_masked(torch.stack(answer[::-1], -1), x, observed)
+        answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in enumerate(self._smooth(ids, seen))]
+        return at_masked(torch.stack(answer, -1), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], for each masked token j and word v; 0 at observed ones."""
-        ids, seen = self._check(x, observed)
-        answer = torch.stack([(state @ self.emission).log() for _, state in self._smooth(ids, seen)][::-1], -2)
+        answer = (self.state_posterior(x, observed) @ self.emission).log()
         return torch.where(observed[..., None], 0.0, answer)
+
+    def state_posterior(self, x: Tensor, observed: Tensor) -> Tensor:
+        """p(z_t | x_R), [..., D, H], of the hidden state at each token; NaN where x_R is impossible."""
+        return torch.stack(self._smooth(*self._check(x, observed)), -2)
 
     def _check(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Token ids (0 in place of NaN) and the observed set, broadcast together [..., D]."""
@@ -91,27 +93,19 @@ class HiddenMarkovModel:
             state = (joint / torch.where(scale > 0, scale, 1.0)[..., None]) @ self.transition
         return before, log_prob
 
-    def _smooth(self, ids: Tensor, seen: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield (t, p(z_t | x_R without x_t) [..., H]) for t = D - 1, ..., 0; NaN where x_R is impossible."""
-        before, _ = self._forward(ids, seen)
-        after = torch.ones_like(before[0])  # proportional to p(x_R after t | z_t)
+    def _smooth(self, ids: Tensor, seen: Tensor) -> list[Tensor]:
+        """p(z_t | x_R) for each t, a list of [..., H]."""
+        states, _ = self._forward(ids, seen)
+        after = torch.ones_like(states[0])  # proportional to p(x_R from t on | z_t)
         for t in reversed(range(self.num_tokens)):
-            state = before.pop() * after
-            yield t, state / state.sum(-1, keepdim=True)
-            after = (self._likelihood(ids, seen, t) * after) @ self.transition.T
+            after = self._likelihood(ids, seen, t) * after
+            joint = states[t] * after
+            states[t] = joint / joint.sum(-1, keepdim=True)
+            after = after @ self.transition.T
             after = after / after.sum(-1, keepdim=True)
+        return states
 
 
 def _one_of(probs: Tensor, generator: Generator) -> Tensor:
     """An index drawn from each row of probabilities [N, C]: [N]."""
     return multinomial(probs, 1, generator, replacement=False).squeeze(-1)
-
-
-def _distributions(probs: Tensor, what: str) -> Tensor:
-    """The rows, normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
-    check_finite(probs, what=what)
-    total = probs.sum(-1, keepdim=True)
-    if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
-        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
-                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
-    return probs / total

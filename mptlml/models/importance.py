@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..draws import multinomial, rand, randn
 from .blocks import blocks
 from .deep_vae import DeepVAE, checked, filled
@@ -77,8 +77,7 @@ class Importance:
     def __post_init__(self) -> None:
         check_count(self.num_samples, "num_samples")
         check_count(self.rounds, "rounds", at_least=0)
-        if self.proposal not in ("encoder", "mode"):
-            raise ValueError(f'proposal must be "encoder" or "mode", got {self.proposal!r}')
+        check_choice(self.proposal, ("encoder", "mode"), "proposal")
         self.num_tokens = self.vae.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:

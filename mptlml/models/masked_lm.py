@@ -7,7 +7,7 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from .. import draws, score
-from ..checks import Sizes, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
+from ..checks import Sizes, check_choice, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
 from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
@@ -119,8 +119,9 @@ class MaskedLM(Passes):
 
     def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator) -> TextCurve:
         """The MPT curve of one text at exact mask sizes: a TextCurve (sizes: all, or see `spaced_sizes`)."""
-        return self._curves([self.encode(text)], [text], sizes, num_masks, generator)[0]
+        return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
 
+    @torch.no_grad()
     def curves(self, texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None = None, *, num_masks: int = 1,
                generator: Generator) -> list[TextCurve]:
         """The MPT curve of each text. Texts of one length share their masks, so `TextCurve.minus` can compare them.
@@ -128,11 +129,7 @@ class MaskedLM(Passes):
         sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). The masks
         follow from the generator and a text's length alone, whatever other texts there are.
         """
-        return self._curves(self.sentences(texts).rows, texts, sizes, num_masks, generator)
-
-    @torch.no_grad()
-    def _curves(self, rows: list[Tensor], texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None,
-                num_masks: int, generator: Generator) -> list[TextCurve]:
+        rows = self.sentences(texts).rows
         check_count(num_masks, "num_masks")
         seed, lengths = draws.seed(generator), [len(ids) for ids in rows]
         every = {}
@@ -163,8 +160,9 @@ class MaskedLM(Passes):
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). Raises ValueError as `sentences`.
         """
         rows = self.sentences(texts).rows
-        total = torch.zeros(len(rows), dtype=torch.float64)
-        for i, answer in self._one_by_one(rows, log_prob_of):
+        lengths, total = [len(ids) for ids in rows], torch.zeros(len(rows), dtype=torch.float64)
+        one_by_one = self._hide(rows, lambda i: torch.eye(lengths[i]).bool())
+        for i, answer in self._answers(lengths, lengths, one_by_one):
             total[i] = answer.sum()
         return total
 
@@ -175,7 +173,9 @@ class MaskedLM(Passes):
         One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j -> v
         (Meier et al. 2021). Raises ValueError as `encode`.
         """
-        return next(self._one_by_one([self.encode(text)], lambda logits, true: logits.log_softmax(-1)))[1]
+        ids = self.encode(text)
+        each = torch.eye(len(ids)).bool()
+        return self.at_length(len(ids))._ask(ids, ~each, each, lambda logits, true: logits.log_softmax(-1)).double()
 
     def chain_rule(self, text: str, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
@@ -203,8 +203,7 @@ class MaskedLM(Passes):
         if len(rates) < 1 or (np.diff(rates) <= 0).any():
             raise ValueError(f"rates must increase, got {rates}")
         check_count(num_masks, "num_masks")
-        if corruption not in CORRUPTIONS:
-            raise ValueError(f"corruption must be one of {CORRUPTIONS}, got {corruption!r}")
+        check_choice(corruption, CORRUPTIONS, "corruption")
         seed, lengths = draws.seed(generator), np.array([len(ids) for ids in corpus.rows])
         sizes = torch.from_numpy(np.maximum(1, np.round(np.outer(lengths, rates)))).long()  # [N, S]
         each = sizes.repeat_interleave(num_masks, 1)
@@ -233,14 +232,6 @@ class MaskedLM(Passes):
             return rows[i].expand_as(hide), torch.where(hide, other, rows[i]), hide
         return look
 
-    def _one_by_one(self, rows: Sequence[Tensor], read: Read) -> Iterator[tuple[int, Tensor]]:
-        """`_answers` where each token of each row is hidden alone."""
-        def look(i: int, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-            hide = torch.arange(start, stop)[:, None] == torch.arange(len(rows[i]))
-            return rows[i].expand_as(hide), torch.where(hide, self.tokenizer.mask_token_id, rows[i]), hide
-        lengths = [len(ids) for ids in rows]
-        return self._answers(lengths, lengths, look, read)
-
 
 class AtLength:
     """A MaskedLM for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
@@ -258,7 +249,7 @@ class AtLength:
 
         x [..., D] and observed [..., D] broadcast. Raises ValueError: shapes that do not fit, unknown token ids.
         """
-        found, shape = self._ask(x, observed, ~observed, log_prob_of), torch.broadcast_shapes(x.shape, observed.shape)
+        found, shape = self._ask(x, observed, ~observed), torch.broadcast_shapes(x.shape, observed.shape)
         return at_masked(found.new_zeros(shape).masked_scatter(~observed, found), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -268,9 +259,9 @@ class AtLength:
 
     def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
         """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]: all that the head answers."""
-        return self._ask(x, observed, one_hot(token, self.num_tokens).bool(), log_prob_of).view(token.shape)
+        return self._ask(x, observed, one_hot(token, self.num_tokens).bool()).view(token.shape)
 
-    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, read: Read) -> Tensor:
+    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, read: Read = log_prob_of) -> Tensor:
         """What `read` takes where `asked`, row by row [places, ...], where x is; in float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)

@@ -7,7 +7,7 @@ p(x_j = 1 | x_R) = sum_c r_c prob_cj.
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_binary, check_count, check_finite, check_shapes
+from ..checks import check_binary, check_count, check_distributions, check_finite, check_shapes
 from ..draws import bernoulli, multinomial, randperm
 from ..protocol import all_observed, at_masked
 
@@ -22,14 +22,10 @@ class BernoulliMixture:
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
         if weights.ndim != 1 or probs.ndim != 2 or len(weights) != len(probs) or not probs.numel():
             raise ValueError(f"weights [C] and probs [C, D] do not fit: {tuple(weights.shape)}, {tuple(probs.shape)}")
-        check_finite(weights, what="weights")
         check_finite(probs, what="probs")
-        if not (weights >= 0).all() or abs(float(weights.detach().sum()) - 1) > 1e-5:
-            raise ValueError(f"weights must be at least 0 and sum to 1; they sum to {weights.detach().sum():.6g}, and "
-                             f"the least is {weights.detach().min():.3g}")
         if probs.min() < 0 or probs.max() > 1:
             raise ValueError(f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}")
-        self.weights, self.probs = weights / weights.sum(), probs  # exactly normalised, also after a change of dtype
+        self.weights, self.probs = check_distributions(weights, "weights"), probs
         self.num_tokens = probs.shape[1]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Newton's method with steps that never lower the function: the VAEs find peaks of p(z | x_R) by it, row by row."""
+"""Newton's method with steps that never lower the function, row by row: for peaks of p(z | x_R) and classifiers."""
 
 from collections.abc import Callable
 

@@ -20,6 +20,11 @@ Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, 
 Read = Callable[[Tensor, Tensor], Tensor]  # (logits [n, V], true tokens [n]) -> what is kept of them [n, ...]
 
 
+def log_prob_of(logits: Tensor, true: Tensor) -> Tensor:
+    """Log-probabilities [n] of the true tokens [n] by logits [n, V]."""
+    return logits.gather(-1, true[:, None])[:, 0] - logits.logsumexp(-1)
+
+
 class Passes:
     """A network and its tokenizer, checked against each other; `MaskedLM` is what one asks."""
 
@@ -44,7 +49,7 @@ class Passes:
         _check_bidirectional(self)
 
     def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
-                 read: Read | None = None) -> Iterator[tuple[int, Tensor]]:
+                 read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
         """Yields (i, what `read` takes from the logits where row i is asked, mask by mask: float64 [places, ...]).
 
         look(i, start, stop): masks start, ..., stop - 1 of row i, made when their turn comes: true tokens, tokens shown
@@ -54,7 +59,7 @@ class Passes:
         with tqdm(total=sum(num_masks), desc="passes", disable=None, delay=3, leave=False) as bar:
             for batch in self._batches(lengths, num_masks):
                 seen = [look(*part) for part in batch]
-                answer = self._forward(seen, read or log_prob_of).double().cpu()
+                answer = self._forward(seen, read).double().cpu()
                 counts = [int(asked.sum()) for _, _, asked in seen]
                 for (i, start, stop), values in zip(batch, answer.split(counts), strict=True):
                     parts.setdefault(i, []).append(values)
@@ -114,11 +119,6 @@ class Passes:
             hook.remove()
         logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
         return logits if logits.dtype == torch.float64 else logits.float()
-
-
-def log_prob_of(logits: Tensor, true: Tensor) -> Tensor:
-    """Log-probabilities [n] of the true tokens [n] by logits [n, V]."""
-    return logits.gather(-1, true[:, None])[:, 0] - logits.logsumexp(-1)
 
 
 def _longest(model: Any, tokenizer: Any) -> int:

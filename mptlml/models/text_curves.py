@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import check_count, check_sizes
+from ..checks import check_choice, check_count, check_sizes
 from ..curve import Estimate, ScoreCurve
 from ..score import mask_variance
 
@@ -177,7 +177,6 @@ def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
 
 
 def _unit_factor(unit: str, tokens_per_sentence: float, num_tokens: int, num_words: float) -> float:
-    if unit not in UNITS:
-        raise ValueError(f"unit must be one of {UNITS}, got {unit!r}")
+    check_choice(unit, UNITS, "unit")
     bits_per_word = -num_tokens / (num_words * math.log(2))
     return {"token": 1.0, "sentence": tokens_per_sentence, "bits per word": bits_per_word}[unit]

@@ -65,10 +65,14 @@ class MaskedTransformer(nn.Module):
 
     def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
         """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
+        return self.readout(self.states(ids, seen)).log_softmax(-1)
+
+    def states(self, ids: Tensor, seen: Tensor) -> Tensor:
+        """What the readout sees, [n, D, width]: the last layer's states, normalised."""
         hidden = self.embedding(torch.where(seen, ids, self.vocab_size))  # [n, D, width]
         for layer in self.layers:
             hidden = layer(hidden)
-        return self.readout(_norm(hidden)).log_softmax(-1)
+        return _norm(hidden)
 
 
 class Layer(nn.Module):

@@ -12,13 +12,13 @@ from ..protocol import VocabularyModel
 
 
 def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Sequence[str], sizes: Sizes, *,
-            generator: Generator, unit: str = "word", top: int = 3) -> dict[str, Any]:
+            generator: Generator) -> dict[str, Any]:
     """Data for `moving("guesses", ...)`: what two networks guess of one row, the more of it is hidden.
 
     networks: {short name: network}; the figure says by how much the second's hidden tokens score above the first's.
     row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step of the slider hides, along one order
-    that is drawn from the generator; unit: what a token is called; top: how many guesses to keep for each token. Raises
-    ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
+    that is drawn from the generator. Three guesses are kept for each token. Raises ValueError: not two networks, a
+    vocabulary that is not theirs, a size not in 1..D.
     """
     sizes, of = check_sizes(sizes, len(row)), [net.vocab_size for net in networks.values()]
     if of != 2 * [len(vocabulary)]:
@@ -28,9 +28,9 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
     with torch.no_grad():
         each = [net.vocabulary_log_prob(rows, observed) for net in networks.values()]  # [steps, D, V]
     answers = torch.stack(each)
-    best = answers.topk(top)
+    best = answers.topk(3)
     scores = answers.gather(-1, rows.long().expand(2, -1, -1)[..., None])[..., 0]
-    return {"unit": unit, "vocabulary": vocabulary, "names": list(networks), "row": row.long(), "steps": [
+    return {"unit": "word", "vocabulary": vocabulary, "names": list(networks), "row": row.long(), "steps": [
         {"hidden": (~seen).nonzero()[:, 0], "guesses": best.indices[:, k, ~seen],
          "chances": best.values[:, k, ~seen].exp(), "scores": scores[:, k, ~seen]}
         for k, seen in enumerate(observed)]}

@@ -9,18 +9,20 @@ import copy
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import cross_entropy, layer_norm, one_hot
+from torch.nn.functional import cross_entropy, one_hot
 
 from .. import draws
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..masks import random_orders
 from ..models.hmm import HiddenMarkovModel
+from ..models.newton import climb
 from ..models.shortfall import Shortfall
 from ..models.text_curves import order_gap
 from ..models.transformer import MaskedTransformer
+from ..protocol import all_observed
 from ..score import chain_rule, score_curve
 from ..training import fit
-from .known_language import BATCH, NOUNS, NUM_STEPS, SCHEMES, STAY, VERBS, WORDS, language, train_on
+from .known_language import BATCH, NOUNS, SCHEMES, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4
 SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
@@ -42,8 +44,7 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
 
     Raises ValueError: another name, num_tokens below 1.
     """
-    if name not in DOMAINS:
-        raise ValueError(f"the domain must be one of {', '.join(map(repr, DOMAINS))}, got {name!r}")
+    check_choice(name, DOMAINS, "the domain")
     home = language(num_tokens)
     if name == "home":
         return home
@@ -78,18 +79,12 @@ def _stay(num_topics: int, stay: float) -> Tensor:
 
 
 def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
-    """p(topic of the middle word | x), [N, topics], for visible rows x [N, D]: a forward and a backward pass.
+    """p(topic of the middle word | x), [N, topics], for visible rows x [N, D].
 
     The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
     """
-    middle = place(truth.num_tokens)
-    likelihood = truth.emission.T[x.long()]  # [N, D, H]
-    before, after = truth.initial.expand(len(x), -1), torch.ones_like(likelihood[:, 0])
-    for t in range(middle):
-        before = _normal((before * likelihood[:, t]) @ truth.transition)
-    for t in reversed(range(middle + 1, truth.num_tokens)):
-        after = _normal((after * likelihood[:, t]) @ truth.transition.T)
-    return _normal(before * likelihood[:, middle] * after).unflatten(-1, (-1, PHASES)).sum(-1)
+    states = truth.state_posterior(x, all_observed(truth.num_tokens))
+    return states[:, place(truth.num_tokens)].unflatten(-1, (-1, PHASES)).sum(-1)
 
 
 def place(num_tokens: int) -> int:
@@ -97,20 +92,12 @@ def place(num_tokens: int) -> int:
     return (check_count(num_tokens, "num_tokens") - 1) // 2
 
 
-def _normal(weight: Tensor) -> Tensor:
-    return weight / weight.sum(-1, keepdim=True)
-
-
 def states(net: MaskedTransformer, x: Tensor) -> Tensor:
     """The network's last state at the middle word of each visible row x [N, D], as its readout sees it: [N, width].
 
     The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
     """
-    hidden = net.embedding(x.long())
-    for layer in net.layers:
-        hidden = layer(hidden)
-    hidden = hidden[:, place(net.num_tokens)]
-    return layer_norm(hidden, hidden.shape[-1:])
+    return net.states(x.long(), all_observed(net.num_tokens))[:, place(net.num_tokens)]
 
 
 def with_one(inputs: Tensor) -> Tensor:
@@ -122,35 +109,33 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The linear classifier with the largest posterior density under a normal prior of variance 1 for each weight.
 
     inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes], the last
-    row for a constant input of 1. The density has one maximum: Newton steps, halved while they lower it, go there until
-    no slope exceeds 1e-6. (It is scikit-learn's logistic regression with C = 1 and no other intercept.) Raises
-    ValueError: a label out of range; FloatingPointError: no convergence in 100 steps.
+    row for a constant input of 1. The density has one maximum, which Newton's steps find: no slope exceeds 1e-6. (It is
+    scikit-learn's logistic regression with C = 1 and no other intercept.) Raises ValueError: a label out of range;
+    FloatingPointError: no convergence in 100 steps.
     """
     if not (0 <= labels.min() and labels.max() < num_classes):
         raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {labels.min()}..{labels.max()}")
     inputs, target = with_one(inputs), one_hot(labels, num_classes).to(inputs)
-    pairs = (inputs[..., None] * inputs[..., None, :]).flatten(-2)  # [S, n, (K + 1)^2]
-    size = inputs.shape[-1]
-    weight = inputs.new_zeros(len(inputs), size, num_classes)
+    shape = inputs.shape[-1], num_classes
+    eye = torch.eye(shape[0] * num_classes).to(inputs)
 
-    def loss(weight: Tensor) -> Tensor:
-        """Minus the log density, less a constant, [S]."""
-        return weight.square().sum((-1, -2)) / 2 - (target * (inputs @ weight).log_softmax(-1)).sum((-1, -2))
+    def height(weight: Tensor) -> Tensor:
+        """The log density, less a constant, [S], for weights [S, (K + 1) classes]."""
+        log_prob = (inputs @ weight.unflatten(-1, shape)).log_softmax(-1)
+        return (target * log_prob).sum((-1, -2)) - weight.square().sum(-1) / 2
 
-    for _ in range(100):
-        prob = (inputs @ weight).softmax(-1)  # [S, n, classes]
-        slope = inputs.mT @ (prob - target) + weight
-        if slope.abs().max() < 1e-6:
-            return weight
+    def slope_and_precision(weight: Tensor) -> tuple[Tensor, Tensor]:
+        prob = (inputs @ weight.unflatten(-1, shape)).softmax(-1)  # [S, n, classes]
+        slope = (inputs.mT @ (target - prob)).flatten(-2) - weight
         spread = prob.diag_embed() - prob[..., None] * prob[..., None, :]  # [S, n, classes, classes]
-        bend = (pairs.mT @ spread.flatten(-2)).unflatten(-1, (num_classes, -1)).unflatten(-3, (size, -1))
-        bend = bend.transpose(-3, -2).flatten(-4, -3).flatten(-2) + torch.eye(size * num_classes).to(weight)
-        step = torch.linalg.solve(bend, slope.flatten(-2)).view_as(slope)
-        now = loss(weight) + 1e-9
-        while (worse := loss(weight - step) > now).any():
-            step = torch.where(worse[:, None, None], step / 2, step)
-        weight = weight - step
-    raise FloatingPointError(f"a slope of {slope.abs().max():.1e} is left after 100 steps")
+        bend = torch.einsum("sni,snj,snab->siajb", inputs, inputs, spread)
+        return slope, eye + bend.flatten(-4, -3).flatten(-2)
+
+    start = inputs.new_zeros(len(inputs), len(eye))
+    weight = climb(height, slope_and_precision, start, num_steps=100, tolerance=1e-4, slack=8)
+    if (left := slope_and_precision(weight)[0].abs().max()) > 1e-6:
+        raise FloatingPointError(f"a slope of {left:.1e} is left after 100 steps")
+    return weight.unflatten(-1, shape)
 
 
 def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
@@ -176,19 +161,6 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
     fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay=True,
         name="fine-tuning")
     return net, weight.detach()
-
-
-def shuffled(*, seed: int, learning_rate: float, num_steps: int = NUM_STEPS, **shape: int) -> MaskedTransformer:
-    """A control: a network trained with uniform sizes on sentences whose words are put into random order.
-
-    Each sentence keeps its words, so topics can be learnt and the order of words cannot. The rest is as in `pretrain`.
-    """
-    truth, generator = language(), Generator().manual_seed(seed)
-    net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
-    x = truth.sample(num_steps * BATCH, generator=generator)
-    order = torch.rand(x.shape, generator=generator).argsort(-1)
-    train_on(x.gather(-1, order), net, "uniform sizes", generator, learning_rate)
-    return net
 
 
 def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict[str, float]:
@@ -237,8 +209,7 @@ def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, 
 
     Raises ValueError: an unknown scheme.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
+    check_choice(scheme, SCHEMES, "scheme")
     truth, generator = language(net.num_tokens), draws.seeded(seed, 5)
     x = truth.sample(256, generator=generator)
     curve = score_curve(Shortfall(net, truth), x[:64], AT, share_masks=False, generator=generator)

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import objectives
-from ..checks import check_count
+from ..checks import check_choice, check_count
 from ..data.images import Images, train_and_held_out
 from ..draws import randperm
 from ..models.deep_vae import DeepVAE, Recursive
@@ -52,8 +52,7 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
     over `num_steps`; stop: end after this number of steps. track: {name: function of the network}, as in `fit`. Raises
     ValueError: an unknown scheme, counts below 1, stop above `num_steps`, noise not positive.
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))}, got {scheme!r}")
+    check_choice(scheme, SCHEMES, "scheme")
     if noise is not None and not 0 < noise < math.inf:
         raise ValueError(f"noise must be positive, got {noise!r}")
     check_count(num_steps, "num_steps")
@@ -70,9 +69,9 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 
 
 def images(name: str) -> tuple[Tensor, Tensor, Images]:
-    """(training rows [N, D], held-out rows [M, D], the Images): float32 pixels, split by `train_and_held_out`."""
-    rows, held_out, found = train_and_held_out(name)
-    return rows.pixels.float(), held_out.pixels.float(), found
+    """(training rows [N, D], held-out rows [M, D], training Images): float32 pixels, as `train_and_held_out` splits."""
+    found, held_out = train_and_held_out(name)
+    return found.pixels.float(), held_out.pixels.float(), found
 
 
 @torch.no_grad()

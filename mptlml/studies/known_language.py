@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import draws, objectives
+from ..checks import check_choice
 from ..masks import nested_masks, random_masks, random_orders, spread_places
 from ..models.hmm import HiddenMarkovModel
 from ..models.shortfall import Shortfall
@@ -106,19 +107,23 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 
 
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, track: dict[str, Callable] | None = None, track_every: int = 100,
-             **shape: int) -> tuple[MaskedTransformer, History]:
+             num_tokens: int = 32, shuffle: bool = False, track: dict[str, Callable] | None = None,
+             track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
-    schemes with the same seed share the weights and the rows. track: {name: function of the network}, as in `fit`;
-    shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not positive.
+    schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random
+    order, so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in
+    `fit`; shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not
+    positive.
     """
-    _check_scheme(scheme)
+    check_choice(scheme, OBJECTIVES, "scheme")
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     track = {key: partial(measure, net) for key, measure in (track or {}).items()}
     rows = truth.sample(num_steps * BATCH, generator=generator)
+    if shuffle:
+        rows = rows.gather(-1, torch.rand(rows.shape, generator=generator).argsort(-1))
     return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP, track, track_every)
 
 
@@ -149,7 +154,6 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
 
     The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
     """
-    _check_scheme(scheme)
     about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
                                  **shape)
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]
@@ -188,7 +192,7 @@ def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, n
     at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows; with
     num_orders=0 they are left out. Raises ValueError: an unknown scheme, counts out of range.
     """
-    _check_scheme(scheme)
+    check_choice(scheme, OBJECTIVES, "scheme")
     truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
     shortfall, length = Shortfall(net, truth), net.num_tokens
     x = truth.sample(4 * num_rows, generator=generator)
@@ -230,8 +234,3 @@ def along(net: VocabularyModel, truth: VocabularyModel, x: Tensor, orders: Tenso
         with torch.no_grad():
             q, p = (model.vocabulary_log_prob(x[:, None], observed)[:, steps, order].double() for model in (net, truth))
         yield q.gather(-1, x[:, order, None]).sum((-1, -2)), (p.exp() * (q - p)).sum((-1, -2))
-
-
-def _check_scheme(scheme: str) -> None:
-    if scheme not in OBJECTIVES:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, OBJECTIVES))}, got {scheme!r}")

@@ -6,7 +6,7 @@ scored. The weights that are trained, W [U, 2] and b [U], are those of the other
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from ..checks import check_binary, check_count
+from ..checks import check_binary, check_choice, check_count
 from ..data.images import train_and_held_out
 from ..draws import rand, randn, randperm
 from ..masks import random_masks
@@ -44,9 +44,9 @@ class BinaryImages:
     """
 
     def __init__(self, name: str) -> None:
-        *parts, images = train_and_held_out(name)
+        images, held_out = train_and_held_out(name)
         self.source, self.note, self.side = images.source, images.note, images.side
-        self.train, self.held_out = (part.binary(THRESHOLD).float() for part in parts)
+        self.train, self.held_out = (part.binary(THRESHOLD).float() for part in (images, held_out))
         self.num_tokens, self.used = self.train.shape[1], self.train.any(0)
         self.rows, self.num_never = self.train[:, self.used], int((~self.used).sum())
         self.white = math.log(0.5 / (len(self.train) + 1))  # log-probability that a never white pixel is white
@@ -124,15 +124,9 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
         return (rows * logits - normaliser).sum(-1) - divergence
 
     def best(rows: Tensor, mode: Tensor, root: Tensor) -> Tensor:
-        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-            q = torch.from_numpy(flat).view(len(rows), 2, -1).requires_grad_()
-            value = -bound(rows, q).sum()
-            (slope,) = torch.autograd.grad(value, q)
-            return value.item(), slope.flatten().numpy()
-
         precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
-        start = torch.stack([mode, -0.5 * precision.log()], 1).flatten().numpy()
-        return bound(rows, torch.from_numpy(_lowest(loss, start, 20).x).view(len(rows), 2, -1))
+        start = torch.stack([mode, -0.5 * precision.log()], 1)
+        return bound(rows, _highest(lambda q: [bound(rows, q).sum()], start, 20)[0])
 
     parts = zip(*(tensor.split(100) for tensor in (x, *model.mode(x, seen))), strict=True)
     return torch.cat([best(*part) for part in parts])
@@ -217,21 +211,12 @@ def sizes_and_weights(num_tokens: int, num_masks: int, generator: Generator) -> 
     return sizes.long(), 1 / (num_tokens * odds)
 
 
-def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, sizes: Tensor, weights: Tensor | float,
-                     generator: Generator) -> Tensor:
-    """D times the weighted mean of S(x; m) over masks of the given sizes [P], nats per row, a scalar.
+def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, observed: Tensor,
+                     weights: Tensor | float = 1.0) -> Tensor:
+    """D times the weighted mean of S(x; m) over the masks [P, D], nats per row, a scalar.
 
-    model: of the pixels in use. rows [N, U]: equal parts share a mask. Raises ValueError: N is no multiple of P.
+    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1.
     """
-    if len(rows) % len(sizes):
-        raise ValueError(f"{len(rows)} rows do not divide into equal parts for {len(sizes)} masks")
-    observed = random_masks(images.num_tokens, sizes, generator=generator).to(rows.device)
-    return _masked_mean(model, rows.unflatten(0, (len(sizes), -1)), images, observed, weights)
-
-
-def _masked_mean(model: LinearVAE, rows: Tensor, images: BinaryImages, observed: Tensor,
-                 weights: Tensor | float = 1.0) -> Tensor:
-    """The same for given masks [P, D] of the rows [P, N, U]."""
     used, sizes = images.used.to(rows.device), (~observed).sum(-1).cpu()
     sums = model.masked_sums(rows, observed[:, used]) + (~observed[:, ~used]).sum(-1) * images.black
     return images.num_tokens * (sums * torch.as_tensor(weights / sizes.to(sums.dtype)).to(rows.device)).mean()
@@ -251,8 +236,7 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     bias}, called every `track_every` passes. device: where to compute; draws come from a generator on the CPU, and all
     results lie there too. Raises ValueError: an unknown objective, counts below 1, stop above `passes`.
     """
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(map(repr, OBJECTIVES))}, got {objective!r}")
+    check_choice(objective, OBJECTIVES, "objective")
     check_count(passes, "passes")
     generator, every = Generator().manual_seed(seed), images.rows.to(device)
     weight, bias = initial_parameters(every, 2, generator=generator)
@@ -275,7 +259,8 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
         sizes, weights = torch.full((MASKS,), round(SHARE * images.num_tokens)), torch.ones(MASKS)
         if objective == "uniform":
             sizes, weights = sizes_and_weights(images.num_tokens, MASKS, generator)
-        return masked_objective(model, rows, images, sizes, weights, generator)
+        observed = random_masks(images.num_tokens, sizes, generator=generator).to(device)
+        return masked_objective(model, rows.unflatten(0, (MASKS, -1)), images, observed, weights)
 
     def tracked(measure: Callable[[Tensor, Tensor], Any]) -> Callable[[], Any]:
         return lambda: measure(weight.cpu(), bias.cpu())
@@ -302,16 +287,11 @@ def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: flo
     """
     rows, rule = images.rows.double(), disc_rule(spacing, RADIUS)
 
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        theta = torch.from_numpy(flat).view(-1, 3).requires_grad_()
-        value = -LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()
-        (slope,) = torch.autograd.grad(value, theta)
-        return value.item(), slope.flatten().numpy()
+    def lml(theta: Tensor) -> list[Tensor]:
+        return [LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()]
 
-    begin = torch.cat([weight, bias[:, None]], 1).detach().double().flatten().numpy()
-    found = _lowest(loss, begin, num_steps)
-    theta = torch.from_numpy(found.x).view(-1, 3)
-    return theta[:, :2], theta[:, 2], found.nit
+    theta, steps, _ = _highest(lml, torch.cat([weight, bias[:, None]], 1).detach().double(), num_steps)
+    return theta[:, :2], theta[:, 2], steps
 
 
 def balanced_masks(num_tokens: int, size: int, num_masks: int, generator: Generator) -> Tensor:
@@ -319,10 +299,9 @@ def balanced_masks(num_tokens: int, size: int, num_masks: int, generator: Genera
 
     Each mask on its own is as likely as any other of its size.
     """
-    order, observed = randperm(num_tokens, torch.empty(0), generator), torch.ones(num_masks, num_tokens).bool()
-    for number, mask in enumerate(observed):
-        mask[order[torch.arange(number * size, (number + 1) * size) % num_tokens]] = False
-    return observed
+    order = randperm(num_tokens, torch.empty(0), generator)
+    windows = order[torch.arange(num_masks * size) % num_tokens].view(num_masks, size)
+    return torch.ones(num_masks, num_tokens).bool().scatter(1, windows, False)
 
 
 def maximise_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int, masks_per_row: int = 7,
@@ -343,30 +322,34 @@ def maximise_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: 
     information = LinearVAE(begin[:, :2], begin[:, 2], disc_rule(0.5, 4.0)).information()
     root = torch.linalg.cholesky(information + 0.01 * torch.eye(3))  # [U, 3, 3]
 
-    def unscaled(flat: np.ndarray) -> Tensor:
-        scaled = torch.from_numpy(flat).view(-1, 3, 1)
-        return begin + torch.linalg.solve_triangular(root.mT, scaled, upper=True)[..., 0]
+    def unscaled(scaled: Tensor) -> Tensor:
+        return begin + torch.linalg.solve_triangular(root.mT, scaled[..., None], upper=True)[..., 0]
 
-    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        theta, total = unscaled(flat).requires_grad_(), 0.0
+    def parts(scaled: Tensor) -> Iterator[Tensor]:
         for observed, rule in zip(masks, rules, strict=True):
+            theta = unscaled(scaled)
             model = LinearVAE(theta[:, :2], theta[:, 2], rule)
-            value = -_masked_mean(model, rows, images, observed) / len(masks)
-            value.backward()
-            total += value.item()
-        assert theta.grad is not None
-        return total, torch.linalg.solve_triangular(root, theta.grad[..., None], upper=False).flatten().numpy()
+            yield masked_objective(model, rows, images, observed) / len(masks)
 
-    origin = np.zeros(begin.numel())
-    found = _lowest(loss, origin, num_steps)
-    theta = unscaled(found.x)
-    return theta[:, :2], theta[:, 2], found.nit, loss(origin)[0] - found.fun
+    origin = torch.zeros_like(begin)
+    scaled, steps, height = _highest(parts, origin, num_steps)
+    theta = unscaled(scaled)
+    return theta[:, :2], theta[:, 2], steps, height - sum(part.item() for part in parts(origin))
 
 
-def _lowest(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], begin: np.ndarray, num_steps: int) -> Any:
-    """Scipy's result of L-BFGS on loss(x) -> (value, gradient)."""
-    return minimize(loss, begin, jac=True, method="L-BFGS-B",
-                    options=dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6))
+def _highest(parts: Callable[[Tensor], Iterable[Tensor]], start: Tensor, num_steps: int) -> tuple[Tensor, int, float]:
+    """The maximum of the sum of parts(x), by L-BFGS from the start: (x, steps taken, the sum there)."""
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        x, total = torch.from_numpy(flat).view_as(start).requires_grad_(), 0.0
+        for part in parts(x):
+            part.backward()  # one graph at a time: less memory
+            total -= part.item()
+        assert x.grad is not None
+        return total, -x.grad.flatten().numpy()
+
+    found = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B",
+                     options=dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6))
+    return torch.from_numpy(found.x).view_as(start), found.nit, -found.fun
 
 
 def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tuple[Tensor, Tensor, History]:
@@ -376,8 +359,7 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tupl
     (D / M) log p(x_M), z integrated against the prior on the scripts' 4 x 4 grid, the visible pixels left out; "elbo":
     with our linear encoder. Raises ValueError: another objective.
     """
-    if objective not in ("masked", "elbo"):
-        raise ValueError(f"objective must be 'masked' or 'elbo', got {objective!r}")
+    check_choice(objective, ("masked", "elbo"), "objective")
     x, generator = images.train, Generator().manual_seed(seed)
     D, rule, pixels = images.num_tokens, scripts_rule(), x.T.contiguous()  # a choice of pixels is then one of rows
     weight = randn((D, 2), x, generator).requires_grad_()
@@ -412,8 +394,9 @@ def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int
     generator = Generator().manual_seed(seed)
     model = LinearVAE(weight.double(), bias.double(), disc_rule(0.15, RADIUS))
     number, values = len(images.rows) // 40 * 40, []
+    sizes = torch.full((40,), round(SHARE * images.num_tokens))
     for _ in range(10):
         rows = images.rows[randperm(len(images.rows), images.rows, generator)[:number]].double()
-        sizes = torch.full((40,), round(SHARE * images.num_tokens))
-        values.append(masked_objective(model, rows, images, sizes, 1.0, generator))
+        observed = random_masks(images.num_tokens, sizes, generator=generator)
+        values.append(masked_objective(model, rows.unflatten(0, (40, -1)), images, observed))
     return torch.stack(values).mean().item()

@@ -6,6 +6,7 @@ the samplers those of MDLM (random places) and of MaskGIT (Chang et al. 2022) an
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +14,10 @@ from scipy.stats import binom
 from torch import Generator, Tensor
 
 from .. import draws
-from ..checks import check_count
-from ..masks import random_masks, random_orders
+from ..checks import check_choice, check_count
+from ..masks import random_orders
 from ..protocol import ConditionalModel, VocabularyModel, answers
+from ..score import score_curve
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
 LLADA_BATCH = 16  # LLaDA's script spreads its sizes over batches of this many passes
@@ -32,16 +34,9 @@ def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, gen
     `num_masks` masks per text and size, at least 2.
     """
     check_count(num_masks, "num_masks", at_least=2)
-    num_tokens = model.num_tokens
-    every = torch.arange(1, num_tokens + 1).repeat_interleave(num_masks)
-    scores = []
-    for text in texts:
-        for sizes in every.split(BLOCK):
-            observed = random_masks(num_tokens, sizes, generator=generator)
-            with torch.no_grad():
-                scores.append(answers(model, text, observed).sum(-1).double() / sizes)
-    score = torch.cat(scores).view(len(texts), num_tokens, num_masks)
-    return score.mean(-1).numpy(), score.var(-1).numpy()
+    options: dict[str, Any] = dict(num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator)
+    curves = [score_curve(model, text, **options) for text in texts[:, None]]
+    return np.stack([curve.mean for curve in curves]), num_masks * np.stack([curve.variance for curve in curves])
 
 
 def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> ScoreMoments:
@@ -128,8 +123,7 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
     that are to be read by their surest words.
     """
     num_tokens = model.num_tokens
-    if places not in PLACES:
-        raise ValueError(f"places must be one of {', '.join(map(repr, PLACES))}, got {places!r}")
+    check_choice(places, PLACES, "places")
     if sum(check_count(step, "a step") for step in steps) != num_tokens:
         raise ValueError(f"steps must sum to {num_tokens} tokens, got {list(steps)}")
     if x is not None and places == "surest word":

@@ -20,6 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from .. import draws, objectives
+from ..checks import check_choice
 from ..data.text import from_hub, load_glue, make_tokenizer
 from ..extras import needs
 from ..models.masked_lm import MaskedLM
@@ -81,9 +82,9 @@ def spaced(sequence: str) -> str:
     return " ".join(sequence)
 
 
-def load_network(name: str | None = None) -> Network:
-    """The network of the name or folder, or else that of MPTLML_MASKED_LM, AntiBERTy, or a small one with a note."""
-    name = name or os.environ.get("MPTLML_MASKED_LM")
+def load_network() -> Network:
+    """The network of the name or folder in MPTLML_MASKED_LM, or else AntiBERTy, or a small one with a note."""
+    name = os.environ.get("MPTLML_MASKED_LM")
     if name:
         lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local))
         if lm is not None:
@@ -173,16 +174,16 @@ def spread_out(texts: Sequence[str], count: int) -> list[str]:
 
 
 def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
-              learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None,
-              track_every: int = 25, decay: bool = False) -> History:
+              learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
-    schemes with one seed share the batches. Raises ValueError: an unknown scheme, too few texts.
+    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps. Raises ValueError: an unknown
+    scheme, too few texts.
     """
-    if scheme not in SCHEMES or len(texts) < BATCH:
-        raise ValueError(f"scheme must be one of {', '.join(map(repr, SCHEMES))} and texts at least {BATCH}, got "
-                         f"{scheme!r} and {len(texts)}")
+    check_choice(scheme, SCHEMES, "scheme")
+    if len(texts) < BATCH:
+        raise ValueError(f"texts must be at least {BATCH}, got {len(texts)}")
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
     rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)
@@ -199,16 +200,16 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
     lm.model.train()
     try:
         return fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=learning_rate, warm_up=WARM_UP,
-                   track=track, track_every=track_every, optimiser=torch.optim.AdamW, name=scheme, decay=decay)
+                   track=track, track_every=NUM_STEPS, optimiser=torch.optim.AdamW, name=scheme)
     finally:
         lm.model.eval()
 
 
-def read_curve(lm: MaskedLM, texts: Sequence[str], *, seed: int = 13) -> RateCurve:
-    """The curve of texts at RATES, under masks that follow from the seed, so that two networks can be compared."""
+def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
+    """The curve of texts at RATES, always under the same masks, so that two networks can be compared."""
     corpus = lm.sentences(texts)
-    curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(seed))
-    ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(seed, 1))
+    curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(13))
+    ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths, curve.num_words)
 
 
@@ -224,13 +225,13 @@ def chains() -> dict[str, str]:
             for kind, chain in zip(("heavy", "light"), pair, strict=True)}
 
 
-def mutants(count: int = 6) -> dict[str, str]:
-    """Single mutants of trastuzumab's heavy chain at `count` places spread over it, as texts by name.
+def mutants() -> dict[str, str]:
+    """Single mutants of trastuzumab's heavy chain at six places spread over it, as texts by name.
 
     "trastuzumab heavy P18A" has alanine in place of the proline of place 18; alanine itself becomes glycine.
     """
     chain, found = ANTIBODIES["trastuzumab"][0], {}
-    for j in np.linspace(0, len(chain) - 1, count + 2).round().astype(int)[1:-1]:
+    for j in np.linspace(0, len(chain) - 1, 8).round().astype(int)[1:-1]:
         other = "G" if chain[j] == "A" else "A"
         found[f"trastuzumab heavy {chain[j]}{j + 1}{other}"] = spaced(chain[:j] + other + chain[j + 1:])
     return found
