@@ -9,6 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN := $(BIN)/python book/_ext
+# The site's stamp: it is newer than all that the pages are made from, and names the address that their buttons lead to.
+SITE := _build/.site$(subst /,:,$(MPTLML_REPOSITORY):$(MPTLML_BRANCH))
+PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml -type f -not -path '*/__pycache__/*')
 
 # What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.
 export OMP_NUM_THREADS := 1
@@ -25,7 +28,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
-.PHONY: help env book execute test pairs lint links newest archive pdf publish clean distclean
+.PHONY: help env book site execute test pairs lint links newest archive pdf publish clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,14 +50,21 @@ $(READY): requirements.txt pyproject.toml
 execute: $(READY)  ## run the chapters whose inputs changed, two at a time (CHAPTERS="04_convergence" for one)
 	@$(RUN)/book_execute.py --jobs $(JOBS) $(CHAPTERS)
 
-book: $(READY)  ## the site in _build/html
-	@$(RUN)/book_execute.py --jobs $(JOBS)
-	@$(RUN)/book_build.py
+book: execute  ## the site in _build/html
+	@$(MAKE) --no-print-directory site
+
+site: $(SITE)
+
+# From scratch: a build over the remains of an older one can pass after one that failed. It takes a minute or two.
+$(SITE): $(PAGES) _build/records.json
+	@rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site*
+	@$(BIN)/jupyter-book build -W --keep-going .
+	@touch $@
 
 test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site
 	@status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
-	{ $(RUN)/book_execute.py --jobs $(JOBS) && $(RUN)/book_build.py; } || status=1; \
+	$(MAKE) --no-print-directory book || status=1; \
 	BOOK_EXECUTED=1 $(BIN)/python -m pytest || status=1; \
 	exit $$status
 
@@ -85,8 +95,11 @@ newest: $(READY)  ## make test with the newest versions of everything, in .newes
 	cd .newest && sed -E -i.old -f newest.sed requirements.txt .binder/requirements.txt
 	$(MAKE) -C .newest test
 
-archive: book  ## the book in one zip, to be read offline
-	@$(RUN)/book_archive.py
+archive: book  ## the book in one zip, to be read offline: begin with its index.html
+	@rm -rf _build/mptlml-book*
+	@cp -R _build/html _build/mptlml-book
+	@cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
+	@cd _build && ../$(BIN)/python -m zipfile -c mptlml-book.part mptlml-book && mv mptlml-book.part mptlml-book.zip
 
 pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
 	@$(RUN)/book_print.py --code $(CODE)

@@ -1,4 +1,4 @@
-"""The page `book/api`, and links to it from names in the text of other pages (sphinx-codeautolink links their code)."""
+"""The pages `book/api*`, and links to them from names in the text of others (sphinx-codeautolink links their code)."""
 
 import re
 
@@ -24,7 +24,7 @@ def plain_to_rst(lines: list[str]) -> list[str]:
 
 def link_mentions(app, doctree, docname):
     """Link the first mention of each name that sphinx-codeautolink has found in code, here or on the API page."""
-    if docname == PAGE or app.builder.name != "html":
+    if docname.startswith(PAGE) or app.builder.name != "html":
         return
     names = {name.code_str: name.resolved_location for page in (PAGE, docname)
              for block in app.env.sphinx_codeautolink_transforms.get(page, []) for name in block.names}
@@ -33,8 +33,9 @@ def link_mentions(app, doctree, docname):
         first, dot, rest = literal.astext().removesuffix("()").partition(".")
         name = names.get(first + dot + rest) or names.get(first, first) + dot + rest
         if name in entries and not isinstance(literal.parent, nodes.reference | nodes.title):
-            target = entries.pop(name).node_id  # so a second mention is no link
-            literal.replace_self(make_refnode(app.builder, docname, PAGE, target, literal.deepcopy(), name))
+            entry = entries.pop(name)  # so a second mention is no link
+            literal.replace_self(
+                make_refnode(app.builder, docname, entry.docname, entry.node_id, literal.deepcopy(), name))
 
 
 def _describe(app, what, name, obj, options, lines):

@@ -105,5 +105,7 @@ def gather(root: Path = ROOT) -> None:
     problems = [f"{stem} has not run for its sources as they are, or not to report.closing()"
                 for stem in accounts if stem not in found]
     problems += [f"claim {id} was made {len(made[id])} times" for id in listed if len(made[id]) != 1]
-    said = {"claims": entries, "chapters": found, "problems": problems}
-    write_whole(root / "_build" / "records.json", json.dumps(said, ensure_ascii=False))
+    said = json.dumps({"claims": entries, "chapters": found, "problems": problems}, ensure_ascii=False)
+    target = root / "_build" / "records.json"
+    if not target.is_file() or target.read_text(encoding="utf-8") != said:  # else the pages stay as they are
+        write_whole(target, said)

@@ -17,7 +17,6 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 
 import yaml
-from book_archive import NAME
 from book_digest import ROOT
 from bs4 import BeautifulSoup
 from jinja2 import Template
@@ -124,6 +123,6 @@ if __name__ == "__main__":
     code = parser.parse_args().code
     path = find_chromium() or sys.exit(f"no Chromium: install one ({', '.join(BROWSERS)}), or set CHROMIUM")
     config, toc = (yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))
-    target = ROOT / "_build" / f"{NAME}.pdf"
+    target = ROOT / "_build" / "mptlml-book.pdf"
     count = write_print(path, ROOT / "_build" / "html", target, code, config, toc)
     print(f"{target.relative_to(ROOT)}: {count} pages, {target.stat().st_size / 1e6:.1f} MB")

@@ -10,26 +10,19 @@ var Scorer = {
       found[1] = `${titles[docnames.indexOf(page)]} › ${found[1]}`;
       found[2] ||= `#${id}`;
     }
-    return found[4] + 20 * page.startsWith("notebooks/") - 20 * (page === "book/api") - found[5] / 1e4;
+    return found[4] + 20 * page.startsWith("notebooks/") - 20 * page.startsWith("book/api") - found[5] / 1e4;
   },
 };
 
-// The text around a hit: formulas in letters, and nothing of what is folded or drawn.
-const LETTERS = {
-  alpha: "α", beta: "β", delta: "δ", epsilon: "ε", varepsilon: "ε", theta: "θ", lambda: "λ", mu: "μ", pi: "π", rho: "ρ",
-  sigma: "σ", tau: "τ", psi: "ψ", ell: "ℓ", log: "log ", exp: "exp ", max: "max ", min: "min ", sum: "∑ ", int: "∫ ",
-  dots: "…", times: " × ", cdot: " · ", mid: " | ", le: " ≤ ", ge: " ≥ ", approx: " ≈ ", sim: " ∼ ", to: " → ",
-  infty: "∞", pm: " ± ", in: " ∈ ", ast: "*", star: "*", top: "ᵀ", sqrt: "√",
-};
-const inLetters = (tex) => tex
-  .replace(/\\[td]?frac(?:(\d)(\d)|\{([^{}]*)\}\{([^{}]*)\})/g, (_, a, b, c, d) => `${a ?? c}/${b ?? d}`)
-  .replace(/\\([A-Za-z]+) ?/g, (_, name) => LETTERS[name] ?? "").replace(/\\\W|[{}_^]/g, "");
+// The text around a hit: formulas in words, and nothing of what is folded or drawn.
+const inWords = (tex) => tex.replace(/\\[td]?frac(?:(\d)(\d)|\{([^{}]*)\}\{([^{}]*)\})/g, "$1$3/$2$4")
+  .replace(/\\(?:math\w+|text|left|right|[^A-Za-z])/g, "").replace(/[\\{}]/g, "");
 Search.htmlToText = (html, anchor) => {
   const page = new DOMParser().parseFromString(html, "text/html");
   const place = page.getElementById(anchor.slice(1)) ?? page.querySelector("article section");
   const unsaid = "section, h1, h2, h3, h4, svg, style, script, div.math, .moving, details.above-input";
   place.querySelectorAll(unsaid).forEach((part) => part.remove());
-  place.querySelectorAll("span.math").forEach((part) => { part.textContent = inLetters(part.textContent); });
+  place.querySelectorAll("span.math").forEach((part) => { part.textContent = inWords(part.textContent); });
   return place.textContent.replace(/\s+/g, " ");
 };
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false; // no page may read another there
