@@ -4,11 +4,13 @@ device that is not there, and a watch on global state."""
 import os
 import random
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -80,6 +82,12 @@ def built_site():
     if not book_build.is_current():
         pytest.skip("the book is not built from these sources: `make book`")
     return book_build.ROOT / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def page(built_site):
+    """page("book/intro") is a page of the built site, parsed once for all tests: they change nothing in it."""
+    return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
 @pytest.fixture(scope="session")

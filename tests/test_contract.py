@@ -1,5 +1,6 @@
 """Every model here is held to the laws of `mptlml.testing`; and each law catches a model that breaks it."""
 
+import copy
 import functools
 from dataclasses import replace
 
@@ -43,8 +44,10 @@ def linear_vae(num_tokens, num_latents, spacing):
 
 def deep_vae(num_tokens, num_latents, num_hidden, answer, **options):
     """`answer(vae)` with a decoder of the given sizes as its free parameters."""
+    blank = DeepVAE(num_tokens, num_latents, num_hidden, "tanh", generator=torch.Generator().manual_seed(0))
+
     def build(first, first_bias, last, last_bias, log_noise):
-        vae = DeepVAE(num_tokens, num_latents, num_hidden, "tanh", generator=torch.Generator().manual_seed(0)).to(first)
+        vae = copy.deepcopy(blank).to(first)
         for layer, weight, bias in ((vae.decoder[0], first, first_bias), (vae.decoder[-1], last, last_bias)):
             del layer.weight, layer.bias  # plain tensors in place of parameters, so that gradients reach the case's own
             layer.weight, layer.bias = weight, bias
@@ -86,7 +89,7 @@ CASES = {
     "LinearVAE D=1 K=1": linear_vae(1, 1, 0.2),
     "LinearVAE D=5 K=2": linear_vae(5, 2, 0.5),
     "NodeMixture D=1 K=1": nodes(1, 1, 0.1),
-    "NodeMixture D=4 K=2": nodes(4, 2, 0.3),
+    "NodeMixture D=3 K=2": nodes(3, 2, 0.5),
     "Recursive D=3 K=2": deep_vae(3, 2, 3, lambda vae: Recursive(vae, None, sample=False, through=True)),
     "Importance D=3 K=2": deep_vae(
         3, 2, 4, lambda vae: Importance(vae, torch.Generator().manual_seed(0), 20, "encoder"),

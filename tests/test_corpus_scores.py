@@ -3,18 +3,19 @@
 import copy
 import json
 import os
-import subprocess
-import sys
+import random
+import signal
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mptlml import __main__ as command
 from mptlml import draws, random_orders
 from mptlml.data.text import make_tokenizer
-from mptlml.models import MaskedLM
+from mptlml.models import MaskedLM, corpus_scores
 from mptlml.models.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
 from mptlml.models.text_curves import spaced_sizes
 
@@ -82,37 +83,31 @@ def test_another_model_does_not_go_on_with_the_file(lm, whole, what):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
-# A worker as the command starts it, but the first one dies before its last unit, in the first of its lives.
-WORKER = """
-import os, signal, sys
-from mptlml import __main__ as command
-from mptlml.models import corpus_scores
-score = corpus_scores._score
-def score_or_die(lm, texts, unit, *counts):
-    if unit[0] and os.environ["RANK"] == os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return score(lm, texts, unit, *counts)
-corpus_scores._score = score_or_die
-command.main(sys.argv[1:])
-"""
+def test_two_workers_of_torchrun_one_of_which_is_killed(folder, whole, tmp_path, capfd, monkeypatch):
+    """The launcher behind torchrun. The first worker dies before its last unit, in the first of its lives."""
+    def score_or_die(lm, texts, unit, *counts):
+        if unit[0] and os.environ["RANK"] == os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+            (tmp_path / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return score(lm, texts, unit, *counts)
 
-
-def test_two_workers_of_torchrun_one_of_which_is_killed(folder, whole, tmp_path, capsys, monkeypatch):
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    (tmp_path / "worker.py").write_text(WORKER, encoding="utf-8")
-    path, picture = tmp_path / "scores.jsonl", tmp_path / "curve.svg"
-    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
+    path, picture, score = tmp_path / "scores.jsonl", tmp_path / "curve.svg", corpus_scores._score
+    words = ["score", folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
              "--device", "cpu", "--resume"]
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    done = subprocess.run([sys.executable, *launch, tmp_path / "worker.py", "score", *map(str, words)], text=True,
-                          capture_output=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr
+    monkeypatch.setattr(corpus_scores, "_score", score_or_die)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the launcher would answer those of this process,
+    monkeypatch.setattr(random, "uniform", lambda low, high: low)  # and draw from its random numbers
+    config = LaunchConfig(1, 1, 2, run_id="two", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=1,
+                          start_method="fork")
+    elastic_launch(config, command.main)(list(map(str, words)))
+    assert (tmp_path / "killed").exists()
     assert [len(read_scores(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
-    monkeypatch.setattr("mptlml.models.corpus_scores._score", lambda *_: pytest.fail("nothing is left to be scored"))
-    command.main(["score", *map(str, [*words, "--curve", picture])])
+    monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("nothing is left to be scored"))
+    command.main([*map(str, words), "--curve", str(picture)])
     assert path.read_bytes() == whole.read_bytes()
     assert "<svg" in picture.read_text()
-    said = capsys.readouterr().out
+    said = capfd.readouterr().out
     area = np.mean([line["area"] for line in read_scores(path)])
     assert f"{len(TEXTS)} texts" in said and f"{area:.2f} +-" in said and "rank correlation" in said
 

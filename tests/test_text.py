@@ -1,7 +1,6 @@
 """Text with and without a connection: the cache, one short probe, and the Python reference in their place."""
 
 import logging
-import subprocess
 import sys
 
 import pytest
@@ -100,12 +99,6 @@ def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkey
     with pytest.raises(ModuleNotFoundError) as error:
         call()
     assert str(error.value) == f'{missing} is not installed: pip install "mptlml[{extra}]"'
-
-
-def test_nothing_asks_for_an_extra_before_it_is_needed():
-    missing = ["torchvision", "sklearn", "transformers", "tokenizers", "datasets", "huggingface_hub"]
-    code = f"import sys; sys.modules.update(dict.fromkeys({missing})); import mptlml.models.masked_lm as m, "
-    subprocess.run([sys.executable, "-c", code + "mptlml.data.images, mptlml.data.text; m.MaskedLM"], check=True)
 
 
 @pytest.mark.parametrize("kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer])
