@@ -63,11 +63,13 @@ def test_fits_with_closed_forms(generator):
     assert (BernoulliMixture.fit(ones, 1, smoothing=0.0, generator=generator)[0].probs == 1).all()
 
 
-def test_a_fit_goes_on_from_where_another_ended(generator):
+def test_a_fit_goes_on_from_where_another_ended(generator, elsewhere):
     x = a_mixture()[0].sample(100, generator=generator)
     first, climb = BernoulliMixture.fit(x, 2, num_steps=5, tolerance=0, smoothing=0.0, generator=generator)
     more = BernoulliMixture.fit(x, 2, num_steps=8, tolerance=0, smoothing=0.0, start=first, generator=generator)[1]
     assert more[0] == pytest.approx(first.log_prob(x).mean().item(), abs=1e-12) and more[0] >= climb[-1]
+    with elsewhere:
+        assert BernoulliMixture.fit(elsewhere.away(x), 2, generator=generator)[0].probs.device == elsewhere.DEVICE
     with pytest.raises(ValueError, match="a start must have 3 components of 4 tokens"):
         BernoulliMixture.fit(x, 3, start=first, generator=generator)
 

@@ -16,11 +16,8 @@ from mptlml import (
     chain_rule,
     estimate_area,
     exact_curve,
-    mean_score,
     order_spread,
-    random_masks,
     score_curve,
-    summarise,
 )
 from mptlml.models import PPCA, SecondMoment
 
@@ -155,18 +152,6 @@ def test_the_truncated_sum_is_a_difference_of_marginals(generator):
     part = estimated.truncated(3)
     assert part.mean == pytest.approx(estimated.mean[:3].sum())
     assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
-
-
-def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
-    model = a_model()
-    x = model.sample(3, generator=generator)
-    shared = random_masks(5, [1, 2, 5], generator=generator)
-    own = random_masks(5, torch.tensor([[1, 2, 3], [5, 4, 4]]), generator=generator)
-    for data, masks in ((x, shared), (summarise(model, x), shared), (x, own)):
-        for found, mask in zip(mean_score(model, data, masks), masks, strict=True):
-            expected = statistics.fmean((model.conditional_log_prob(row, seen).sum() / (~seen).sum()).item()
-                                        for row, seen in zip(x, mask.expand(3, 5), strict=True))
-            assert found.item() == pytest.approx(expected, abs=1e-12)
 
 
 @every_way
