@@ -10,12 +10,10 @@ import book_execute
 import jupytext
 import nbformat
 import pytest
-import transformers
 import yaml
+from fakes import saved_network
 
 import mptlml
-from mptlml.data.text import make_tokenizer
-from mptlml.models import MaskedLM
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
@@ -49,13 +47,8 @@ def test_the_readme_shows_code_that_runs(capsys):
 
 def test_the_readme_scores_a_masked_language_model(tmp_path, capsys):
     """Of a small random network in place of BERT: two areas, their difference with its error, and a score."""
-    code, words = blocks("README.md")[1], ["The cat sat on the mat.", "The cat sat on the hat."]
-    tokenizer = make_tokenizer(words * 9, 60)
-    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                                     num_hidden_layers=1, num_attention_heads=1, initializer_range=0.3)
-    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
-        part.save_pretrained(tmp_path)
-    exec(code.replace("google-bert/bert-base-uncased", str(tmp_path)), {})
+    saved_network(tmp_path, "The cat sat on the mat. The cat sat on the hat.")
+    exec(blocks("README.md")[1].replace("google-bert/bert-base-uncased", str(tmp_path)), {})
     said = capsys.readouterr().out
     one, other, gap = map(float, re.findall(r"(-?[\d.]+) \+- [\d.]+", said))
     assert gap == pytest.approx(other - one, abs=0.002) and "tensor([-" in said

@@ -9,12 +9,11 @@ import signal
 import numpy as np
 import pytest
 import torch
-import transformers
+from fakes import saved_network
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mptlml import __main__ as command
 from mptlml import draws, random_orders
-from mptlml.data.text import make_tokenizer
 from mptlml.models import MaskedLM, corpus_scores
 from mptlml.models.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
 from mptlml.models.text_curves import spaced_sizes
@@ -27,12 +26,8 @@ FEW = dict(num_sizes=3, num_masks=2, num_orders=2)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny network, saved as transformers saves one."""
-    tokenizer, where = make_tokenizer([" ".join(WORDS)] * 9, 60), tmp_path_factory.mktemp("model")
-    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                                     num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
-        part.save_pretrained(where)
+    where = tmp_path_factory.mktemp("model")
+    saved_network(where, " ".join(WORDS))
     return where
 
 

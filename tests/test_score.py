@@ -42,7 +42,7 @@ every_way = pytest.mark.parametrize("options", MASKS.values(), ids=MASKS.keys())
     (2, "shared, rows kept", {"fixed": 0.995, "sample": 0.995}),
     (30, "shared, rows kept", {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
     (1, "own", {"sample": LEVEL + NOISE}),
-    (2, "own", {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
+    (5, "own", {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
 ])
 def test_the_interval_covers_the_truth_as_often_as_it_says(num_masks, masks, most):
     """Many areas of one model, each from fresh rows and masks: for these rows, and for their population."""

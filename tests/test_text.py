@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import torch
-import transformers
+from fakes import saved_network
 from huggingface_hub import constants
 
 from mptlml.data import images, text
@@ -65,12 +65,7 @@ def test_loading_prints_nothing_on_a_page(tmp_path, capfd, caplog):
         logging.getLogger("transformers").warning("not on a page")
         return MaskedLM.from_pretrained(tmp_path, local_files_only=local)
 
-    tokenizer = text.make_tokenizer(["The cat sat on the mat."] * 3, 60)
-    config = transformers.BertConfig(vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1,
-                                     num_attention_heads=1, intermediate_size=8)
-    saved = MaskedLM.random(config, tokenizer, seed=0)
-    for part in (saved.model, tokenizer):
-        part.save_pretrained(tmp_path)
+    saved = saved_network(tmp_path, "The cat sat on the mat.")
     capfd.readouterr()
     found = text.from_hub(load)
     assert capfd.readouterr() == ("", "")
