@@ -3,14 +3,13 @@
 import copy
 import json
 import os
-import random
-import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 from fakes import saved_network
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from mptlml import __main__ as command
 from mptlml import draws, random_orders
@@ -78,31 +77,39 @@ def test_another_model_does_not_go_on_with_the_file(lm, whole, what):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
-def test_two_workers_of_torchrun_one_of_which_is_killed(folder, whole, tmp_path, capfd, monkeypatch):
-    """The launcher behind torchrun. The first worker dies before its last unit, in the first of its lives."""
+def test_what_was_finished_before_a_kill_is_kept(lm, whole, tmp_path, monkeypatch):
+    """A unit is in the file when the next one begins, and is not scored again."""
+    path, score, begun = tmp_path / "scores.jsonl", corpus_scores._score, []
+
     def score_or_die(lm, texts, unit, *counts):
-        if unit[0] and os.environ["RANK"] == os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-            (tmp_path / "killed").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        begun.append((unit[0], len(read_scores(path))))
+        if len(begun) == 2:
+            raise KeyboardInterrupt
         return score(lm, texts, unit, *counts)
 
+    monkeypatch.setattr(corpus_scores, "_score", score_or_die)
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus(lm, TEXTS, path, **FEW)
+    score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert begun == [(0, 0), (UNIT, UNIT), (UNIT, UNIT), (2 * UNIT, 2 * UNIT)]
+    assert path.read_bytes() == whole.read_bytes()
+
+
+def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
+    """Each writes its units; then the command alone brings them together, and says and draws what they are."""
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    path, picture, score = tmp_path / "scores.jsonl", tmp_path / "curve.svg", corpus_scores._score
+    path, picture = tmp_path / "scores.jsonl", tmp_path / "curve.svg"
     words = ["score", folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
              "--device", "cpu", "--resume"]
-    monkeypatch.setattr(corpus_scores, "_score", score_or_die)
-    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the launcher would answer those of this process,
-    monkeypatch.setattr(random, "uniform", lambda low, high: low)  # and draw from its random numbers
-    config = LaunchConfig(1, 1, 2, run_id="two", rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=1,
-                          start_method="fork")
-    elastic_launch(config, command.main)(list(map(str, words)))
-    assert (tmp_path / "killed").exists()
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "-m", "mptlml"]
+    subprocess.run([sys.executable, "-m", *map(str, launch + words)], check=True,
+                   env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert [len(read_scores(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
     monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("nothing is left to be scored"))
     command.main([*map(str, words), "--curve", str(picture)])
     assert path.read_bytes() == whole.read_bytes()
     assert "<svg" in picture.read_text()
-    said = capfd.readouterr().out
+    said = capsys.readouterr().out
     area = np.mean([line["area"] for line in read_scores(path)])
     assert f"{len(TEXTS)} texts" in said and f"{area:.2f} +-" in said and "rank correlation" in said
 
