@@ -125,7 +125,7 @@ def test_the_15_per_cent_objective_has_a_maximum_of_its_own(digits, weights):
     assert gain > fresh[1] - fresh[0] and lml[1] < lml[0] - 0.1
     again = maximise_at_15(digits, *own, seed=0, masks_per_row=2, spacing=0.4, num_steps=40)
     assert 0 <= again[-1] < 0.1 * gain and 0 < again[-2] <= steps == 40
-    assert maximise_at_15(digits, *optimum, seed=1, masks_per_row=2, spacing=0.4, num_steps=1)[-1] != gain
+    assert len({maximise_at_15(digits, *optimum, seed=seed, masks_per_row=1, num_steps=1)[-1] for seed in (0, 1)}) == 2
 
 
 def test_balanced_masks_hide_each_token_as_often(generator):
