@@ -111,6 +111,20 @@ def test_no_pass_is_larger_than_allowed_and_the_head_answers_where_it_is_asked()
     assert sum(answers) == sum(len(lm.encode(text)) for text in TEXTS)
 
 
+def test_masks_are_made_when_their_turn_comes(bert):
+    """A long row goes through a few masks at a time; a short one shares its pass with the next."""
+    asked = []
+
+    def look(i, start, stop):
+        asked.append((i, start, stop))
+        hide = torch.ones(stop - start, (1, 8)[i], dtype=torch.bool)
+        return torch.full(hide.shape, 7), torch.full(hide.shape, TOKENIZER.mask_token_id), hide
+
+    rows = bert._answers([1, 8], [34, 20], look)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    assert next(rows)[0] == 0 and asked == [(0, 0, 33), (0, 33, 34), (1, 0, 9)]
+    assert next(rows)[1].shape == (160,) and asked[3:] == [(1, 9, 19), (1, 19, 20)]
+
+
 def test_the_laws(bert):
     values = tuple(map(float, range(bert.vocab_size)))
     for words in (True, False):
