@@ -65,7 +65,7 @@ test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, 
 	@status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
 	$(MAKE) --no-print-directory book || status=1; \
-	BOOK_EXECUTED=1 $(BIN)/python -m pytest || status=1; \
+	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile || status=1; \
 	exit $$status
 
 pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs

@@ -5,11 +5,13 @@ import os
 import random
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -38,6 +40,7 @@ class Elsewhere(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         away = any(map(is_away, tensors))
+        places = {is_away(tensor) for tensor in tensors if tensor.ndim or is_away(tensor)}  # scalars here go anywhere
         if func == torch.Tensor.device.__get__:
             return self.DEVICE if away else func(*args)
         goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
@@ -47,7 +50,7 @@ class Elsewhere(TorchFunctionMode):
             away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
         elif name == "cpu" or kwargs.get("force"):
             away = False
-        elif name == "numpy" and away or name != "__getitem__" and len({is_away(t) for t in tensors if t.ndim}) > 1:
+        elif name == "numpy" and away or name != "__getitem__" and len(places) > 1:
             raise RuntimeError(f"{name}: expected all tensors to be on the same device")
         if kwargs.get("generator") is not None and isinstance(kwargs["generator"], self.Generator) is not away:
             raise RuntimeError(f"{name}: the generator is on another device")
@@ -80,6 +83,12 @@ def built_site():
     if subprocess.run(["make", "--question", "site"], cwd=root, check=False, capture_output=True).returncode:
         pytest.skip("the book is not built from these sources: `make book`")
     return root / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def page(built_site):
+    """page("book/intro") is a page of the built site, parsed once for all tests: they change nothing in it."""
+    return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
 @pytest.fixture(scope="session")

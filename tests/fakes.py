@@ -1,6 +1,9 @@
-"""Models with an answer that is written down, in place of models that compute one."""
+"""Models with an answer that is written down, in place of models that compute one; and a tiny network in a folder."""
 
 import torch
+
+from mptlml.data.text import make_tokenizer
+from mptlml.models import MaskedLM
 
 
 class Says:
@@ -17,3 +20,16 @@ class Says:
 def one_nat_each(num_tokens):
     """Every masked token costs 1 nat, whatever stands elsewhere."""
     return Says(num_tokens, lambda x, observed: -torch.ones_like(x))
+
+
+def saved_network(folder, text):
+    """A tiny random masked language model of the words of a text, saved as transformers saves one; returns it."""
+    from transformers import BertConfig
+
+    tokenizer = make_tokenizer([text] * 9, 60)
+    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
+                        num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.3)
+    lm = MaskedLM.random(config, tokenizer, seed=2)
+    for part in (lm.model, tokenizer):
+        part.save_pretrained(folder)
+    return lm

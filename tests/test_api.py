@@ -9,7 +9,6 @@ from pathlib import Path
 
 import book_api
 import pytest
-from bs4 import BeautifulSoup
 from docutils.core import publish_doctree
 
 import mptlml
@@ -33,10 +32,6 @@ def test_a_docstring_reads_on_the_page_as_in_the_source(docstring):
     assert page.astext().split() == re.sub(r"`([^`]+)`", r"\1", docstring).split()
 
 
-def soup(built_site, page):
-    return BeautifulSoup((built_site / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-
-
 def imports(soup):
     """{(module, name)} that the code of a page imports from the package."""
     code = "\n".join(block.get_text() for block in soup.select("div.highlight-ipython3 pre, div.highlight-python pre"))
@@ -45,20 +40,20 @@ def imports(soup):
             and node.module.startswith("mptlml") for alias in node.names}
 
 
-def test_every_public_name_has_its_entry(built_site):
-    page = soup(built_site, book_api.PAGE)
-    assert set(PUBLIC) - {tag["id"] for tag in page.select("[id]")} == set()
+def test_every_public_name_has_its_entry(page):
+    entries = page(book_api.PAGE)
+    assert set(PUBLIC) - {tag["id"] for tag in entries.select("[id]")} == set()
     rooms = {"mptlml": mptlml, "mptlml.models": mptlml.models}
-    assert imports(page) == {(room, name) for room, module in rooms.items() for name in module.__all__}
+    assert imports(entries) == {(room, name) for room, module in rooms.items() for name in module.__all__}
 
 
-@pytest.mark.parametrize("page", [book_api.PAGE, *(f"notebooks/{chapter}" for chapter in CHAPTERS)])
-def test_what_is_imported_is_linked(page, built_site):
-    page = soup(built_site, page)
-    names = {name for module, name in imports(page) if callable(getattr(importlib.import_module(module), name))}
-    assert names and names <= {link.get_text() for link in page.select("pre a")}
+@pytest.mark.parametrize("name", [book_api.PAGE, *(f"notebooks/{chapter}" for chapter in CHAPTERS)])
+def test_what_is_imported_is_linked(name, page):
+    soup = page(name)
+    names = {name for module, name in imports(soup) if callable(getattr(importlib.import_module(module), name))}
+    assert names and names <= {link.get_text() for link in soup.select("pre a")}
 
 
-def test_the_first_mention_in_the_text_is_linked(built_site):
-    mentions = soup(built_site, "notebooks/03_ppca").select("article a > code")
+def test_the_first_mention_in_the_text_is_linked(page):
+    mentions = page("notebooks/03_ppca").select("article a > code")
     assert [code.parent["href"] for code in mentions].count("../book/api.html#mptlml.models.ppca.PPCA") == 1

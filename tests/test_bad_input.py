@@ -312,7 +312,7 @@ def test_bad_input(call, states):
 
 
 def test_good_input_next_to_the_bad():
-    """The edges that are allowed: m = D, rate 1, K = D, one row, numpy's whole numbers, sure coins, 16 tokens."""
+    """The edges that are allowed: m = D, rate 1, K = D, one row, numpy's whole numbers, sure coins, rounding."""
     assert exact_curve(one_nat_each(16), torch.zeros(1, 16)).area().mean == pytest.approx(-16)
     assert PPCA(real(2, 2), 1e-3).num_latents == 2
     one = score_curve(PCA, real(1, 3), np.array([1, 3]), num_masks=np.int64(2), generator=GENERATOR)
@@ -320,3 +320,7 @@ def test_good_input_next_to_the_bad():
     assert objectives.bernoulli_rate(PCA, ROWS, rate=1, generator=GENERATOR).isfinite()
     assert BernoulliMixture(torch.tensor([1.0]), torch.tensor([[0.0, 1.0]])).log_prob(torch.tensor([0.0, 1.0])) == 0
     assert COINS.conditional_log_prob(torch.tensor([1.0, 0.0, NAN]).double(), SEEN)[:2].tolist() == [0, 0]
+    coins = BernoulliMixture(1.000005 * COINS.weights, COINS.probs)
+    words = HiddenMarkovModel(*(1.000005 * p for p in (WORDS.initial, WORDS.transition, WORDS.emission)), 3)
+    for rounded, model in ((coins, COINS), (words, WORDS)):  # sums are made to be exactly 1
+        torch.testing.assert_close(rounded.log_prob(X[0]), model.log_prob(X[0]), rtol=0, atol=1e-12)

@@ -3,20 +3,17 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from runpy import run_path
 
 import book_execute
 import jupytext
 import nbformat
 import pytest
-import transformers
 import yaml
+from fakes import saved_network
 
 import mptlml
-from mptlml.data.text import make_tokenizer
-from mptlml.models import MaskedLM
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
@@ -28,36 +25,31 @@ def blocks(name):
     return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def test_the_model_in_one_file_obeys_the_laws_elsewhere(tmp_path):
+def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
     model, test = blocks("CONTRIBUTING.md")
-    (tmp_path / "mptlml").symlink_to(ROOT / "mptlml")
     (tmp_path / "urn.py").write_text(model)
     (tmp_path / "test_urn.py").write_text(test)
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "test_urn.py"]
-    settings = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    [obeys] = [value for name, value in run_path(tmp_path / "test_urn.py").items() if name.startswith("test_")]
+    [mark] = obeys.pytestmark
+    assert mark.args == ("num_tokens", [1, 6])
+    for num_tokens in mark.args[1]:
+        obeys(num_tokens)
 
 
-def test_the_readme_shows_code_that_runs():
+def test_the_readme_shows_code_that_runs(capsys):
     """Its last two lines print the area with its error, and the exact value: they agree within four errors."""
-    code = blocks("README.md")[0]
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    mean, error, exact = map(float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", done.stdout).groups())
+    exec(blocks("README.md")[0], {})
+    said = capsys.readouterr().out
+    mean, error, exact = map(float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said).groups())
     assert 0 < error < 1 and abs(mean - exact) < 4 * error
 
 
-def test_the_readme_scores_a_masked_language_model(tmp_path):
+def test_the_readme_scores_a_masked_language_model(tmp_path, capsys):
     """Of a small random network in place of BERT: two areas, their difference with its error, and a score."""
-    code, words = blocks("README.md")[1], ["The cat sat on the mat.", "The cat sat on the hat."]
-    tokenizer = make_tokenizer(words * 9, 60)
-    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                                     num_hidden_layers=1, num_attention_heads=1, initializer_range=0.3)
-    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
-        part.save_pretrained(tmp_path)
-    command = [sys.executable, "-W", "error", "-c", code.replace("google-bert/bert-base-uncased", str(tmp_path))]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    saved_network(tmp_path, "The cat sat on the mat. The cat sat on the hat.")
+    exec(blocks("README.md")[1].replace("google-bert/bert-base-uncased", str(tmp_path)), {})
+    said = capsys.readouterr().out
     one, other, gap = map(float, re.findall(r"(-?[\d.]+) \+- [\d.]+", said))
     assert gap == pytest.approx(other - one, abs=0.002) and "tensor([-" in said
 

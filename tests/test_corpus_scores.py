@@ -9,12 +9,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-import transformers
+from fakes import saved_network
 
 from mptlml import __main__ as command
 from mptlml import draws, random_orders
-from mptlml.data.text import make_tokenizer
-from mptlml.models import MaskedLM
+from mptlml.models import MaskedLM, corpus_scores
 from mptlml.models.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
 from mptlml.models.text_curves import spaced_sizes
 
@@ -26,12 +25,8 @@ FEW = dict(num_sizes=3, num_masks=2, num_orders=2)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A tiny network, saved as transformers saves one."""
-    tokenizer, where = make_tokenizer([" ".join(WORDS)] * 9, 60), tmp_path_factory.mktemp("model")
-    config = transformers.BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                                     num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    for part in (MaskedLM.random(config, tokenizer, seed=2).model, tokenizer):
-        part.save_pretrained(where)
+    where = tmp_path_factory.mktemp("model")
+    saved_network(where, " ".join(WORDS))
     return where
 
 
@@ -82,34 +77,36 @@ def test_another_model_does_not_go_on_with_the_file(lm, whole, what):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
-# A worker as the command starts it, but the first one dies before its last unit, in the first of its lives.
-WORKER = """
-import os, signal, sys
-from mptlml import __main__ as command
-from mptlml.models import corpus_scores
-score = corpus_scores._score
-def score_or_die(lm, texts, unit, *counts):
-    if unit[0] and os.environ["RANK"] == os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return score(lm, texts, unit, *counts)
-corpus_scores._score = score_or_die
-command.main(sys.argv[1:])
-"""
+def test_what_was_finished_before_a_kill_is_kept(lm, whole, tmp_path, monkeypatch):
+    """A unit is in the file when the next one begins, and is not scored again."""
+    path, score, begun = tmp_path / "scores.jsonl", corpus_scores._score, []
+
+    def score_or_die(lm, texts, unit, *counts):
+        begun.append((unit[0], len(read_scores(path))))
+        if len(begun) == 2:
+            raise KeyboardInterrupt
+        return score(lm, texts, unit, *counts)
+
+    monkeypatch.setattr(corpus_scores, "_score", score_or_die)
+    with pytest.raises(KeyboardInterrupt):
+        score_corpus(lm, TEXTS, path, **FEW)
+    score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert begun == [(0, 0), (UNIT, UNIT), (UNIT, UNIT), (2 * UNIT, 2 * UNIT)]
+    assert path.read_bytes() == whole.read_bytes()
 
 
-def test_two_workers_of_torchrun_one_of_which_is_killed(folder, whole, tmp_path, capsys, monkeypatch):
+def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
+    """Each writes its units; then the command alone brings them together, and says and draws what they are."""
     (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    (tmp_path / "worker.py").write_text(WORKER, encoding="utf-8")
     path, picture = tmp_path / "scores.jsonl", tmp_path / "curve.svg"
-    words = [folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
+    words = ["score", folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
              "--device", "cpu", "--resume"]
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1"]
-    done = subprocess.run([sys.executable, *launch, tmp_path / "worker.py", "score", *map(str, words)], text=True,
-                          capture_output=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert "SIGKILL" in done.stderr or "exitcode: -9" in done.stderr
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "-m", "mptlml"]
+    subprocess.run([sys.executable, "-m", *map(str, launch + words)], check=True,
+                   env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert [len(read_scores(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
-    monkeypatch.setattr("mptlml.models.corpus_scores._score", lambda *_: pytest.fail("nothing is left to be scored"))
-    command.main(["score", *map(str, [*words, "--curve", picture])])
+    monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("nothing is left to be scored"))
+    command.main([*map(str, words), "--curve", str(picture)])
     assert path.read_bytes() == whole.read_bytes()
     assert "<svg" in picture.read_text()
     said = capsys.readouterr().out

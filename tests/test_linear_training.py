@@ -1,6 +1,7 @@
 """How the linear VAE is trained: pixels that are never white, unbiased objectives, the optimum, bad input."""
 
 import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from scipy.optimize import minimize
 from torch.nn.functional import softplus
 
 from mptlml import mean_score, score_curve
+from mptlml.data.images import train_and_held_out
 from mptlml.models.linear_vae import LinearVAE, disc_rule
 from mptlml.studies import linear_vae as study
 from mptlml.studies.linear_vae import (
@@ -26,9 +28,16 @@ from mptlml.studies.linear_vae import (
 STORED = Path(__file__).parents[1] / "book" / "data" / "linear_vae.csv"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def digits():
-    return BinaryImages("digits")
+    """Every fourth of the digits, 337 to train on and 113 held out; BinaryImages finds no others."""
+    def few(name):
+        *parts, images = train_and_held_out(name)
+        return *(replace(part, pixels=part.pixels[::4], labels=part.labels[::4]) for part in parts), images
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "train_and_held_out", few)
+        yield BinaryImages("digits")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +125,7 @@ def test_the_15_per_cent_objective_has_a_maximum_of_its_own(digits, weights):
     assert gain > fresh[1] - fresh[0] and lml[1] < lml[0] - 0.1
     again = maximise_at_15(digits, *own, seed=0, masks_per_row=2, spacing=0.4, num_steps=40)
     assert 0 <= again[-1] < 0.1 * gain and 0 < again[-2] <= steps == 40
-    assert maximise_at_15(digits, *optimum, seed=1, masks_per_row=2, spacing=0.4, num_steps=1)[-1] != gain
+    assert len({maximise_at_15(digits, *optimum, seed=seed, masks_per_row=1, num_steps=1)[-1] for seed in (0, 1)}) == 2
 
 
 def test_balanced_masks_hide_each_token_as_often(generator):
@@ -149,7 +158,7 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     found, again, other = (study.score_at_15(digits, *weights, seed=seed) for seed in (3, 3, 4))
     assert found == again != other
     whole = digits.model(*weights, disc_rule(0.3))
-    curve = score_curve(whole, digits.train[:1320].double(), sizes=[10], num_masks=50,
+    curve = score_curve(whole, digits.train[:320].double(), sizes=[10], num_masks=50,
                         generator=torch.Generator().manual_seed(0))
     assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
 
@@ -187,9 +196,10 @@ def test_the_command_writes_such_lines(tmp_path, monkeypatch):
         linear_runs.main("cifar")
 
 
-def test_a_short_run_ends_as_the_stored_one():
+def test_a_short_run_ends_as_the_stored_one(monkeypatch):
     from benchmarks import linear_page
 
+    monkeypatch.setattr(study, "train_and_held_out", train_and_held_out)
     stored = pd.read_csv(STORED.with_name("linear_vae_page.csv"), comment="#", dtype={"seed": str})
     assert stored.groupby(["data", "objective", "seed"])["train"].count().eq(1).all() and len(stored) == 3 * 4 * 5 * 6
     run = stored[stored["data"].eq("digits") & stored["objective"].eq("uniform") & stored["seed"].eq("3")]

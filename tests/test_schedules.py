@@ -20,15 +20,13 @@ def compositions(total):
 
 def divergence(table, order, steps):
     """KL(p || q) of the sampler that fills `order` in parts of `steps` tokens, from the table of p alone."""
-    def marginal(row, tokens):
-        return sum(p for other, p in table.items() if all(other[t] == row[t] for t in tokens))
-
     total = 0.0
     for row, p in table.items():
         log_q, seen = 0.0, []
         for stop, size in zip(np.cumsum(steps), steps, strict=True):
             part = list(order[stop - size: stop])
-            log_q += sum(math.log(marginal(row, [*seen, t]) / marginal(row, seen)) for t in part)
+            before = oracles.table_marginal(table, row, seen)
+            log_q += sum(oracles.table_marginal(table, row, [*seen, t]) - before for t in part)
             seen += part
         total += p * (math.log(p) - log_q)
     return total

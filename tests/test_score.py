@@ -16,11 +16,8 @@ from mptlml import (
     chain_rule,
     estimate_area,
     exact_curve,
-    mean_score,
     order_spread,
-    random_masks,
     score_curve,
-    summarise,
 )
 from mptlml.models import PPCA, SecondMoment
 
@@ -40,33 +37,30 @@ every_way = pytest.mark.parametrize("options", MASKS.values(), ids=MASKS.keys())
 
 # Masks shared by fixed rows at P = 2 have one degree of freedom per size; Welch and Satterthwaite's interval is then
 # cautious (about 98%), and it is cautious too where it counts the interplay of rows and shared masks twice.
-@pytest.mark.parametrize(("rows", "num_masks", "masks", "most"), [
-    ("fixed", 2, "shared", 0.995),
-    ("fixed", 5, "shared", LEVEL + NOISE),
-    ("fixed", 30, "shared, rows kept", LEVEL + NOISE),
-    ("fixed", 2, "own", LEVEL + NOISE),
-    ("fixed", 5, "own", LEVEL + NOISE),
-    ("sample", 1, "own", LEVEL + NOISE),
-    ("sample", 5, "own", LEVEL + NOISE),
-    ("sample", 2, "shared, rows kept", 0.995),
-    ("sample", 30, "shared, rows kept", LEVEL + NOISE),
+@pytest.mark.parametrize(("num_masks", "masks", "most"), [
+    (5, "shared", {"fixed": LEVEL + NOISE}),
+    (2, "shared, rows kept", {"fixed": 0.995, "sample": 0.995}),
+    (30, "shared, rows kept", {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
+    (1, "own", {"sample": LEVEL + NOISE}),
+    (5, "own", {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
 ])
-def test_the_interval_covers_the_truth_as_often_as_it_says(rows, num_masks, masks, most):
-    """Many areas of one model, each from fresh masks, and for rows="sample" from fresh rows."""
-    generator, model, estimates = torch.Generator().manual_seed(9), a_model(), []
+def test_the_interval_covers_the_truth_as_often_as_it_says(num_masks, masks, most):
+    """Many areas of one model, each from fresh rows and masks: for these rows, and for their population."""
+    generator, model, found = torch.Generator().manual_seed(9), a_model(), {rows: [] for rows in most}
     covariance = oracles.ppca_covariance(model.weight.numpy(), model.noise_variance.item())
-    population = SecondMoment(model.mean, covariance=torch.from_numpy(covariance))
-    x = model.sample(40, generator=generator)
-    truth = (model.log_prob(x).mean() if rows == "fixed" else model.mean_log_prob(population)).item()
+    expected = model.mean_log_prob(SecondMoment(model.mean, covariance=torch.from_numpy(covariance))).item()
     for _ in range(REPEATS):
-        if rows == "sample":
-            x = model.sample(40, generator=generator)
+        x = model.sample(40, generator=generator)
         curve = score_curve(model, x, num_masks=num_masks, generator=generator, **MASKS[masks])
-        estimates.append(curve.area(rows=rows))
-    intervals = [estimate.interval(LEVEL) for estimate in estimates]
-    assert LEVEL - NOISE <= statistics.fmean(low <= truth <= high for low, high in intervals) <= most
-    means = [estimate.mean for estimate in estimates]
-    assert statistics.fmean(means) == pytest.approx(truth, abs=4 * statistics.stdev(means) / math.sqrt(REPEATS))
+        truths = {"fixed": model.log_prob(x).mean().item(), "sample": expected}
+        for rows, areas in found.items():
+            area = curve.area(rows=rows)
+            low, high = area.interval(LEVEL)
+            areas.append((low <= truths[rows] <= high, area.mean - truths[rows]))
+    for rows, areas in found.items():
+        covered, errors = zip(*areas, strict=True)
+        assert LEVEL - NOISE <= statistics.fmean(covered) <= most[rows]
+        assert abs(statistics.fmean(errors)) < 4 * statistics.stdev(errors) / math.sqrt(REPEATS)
 
 
 @every_way
@@ -160,18 +154,6 @@ def test_the_truncated_sum_is_a_difference_of_marginals(generator):
     assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
 
 
-def test_mean_score_is_the_mean_over_masked_tokens_then_rows(generator):
-    model = a_model()
-    x = model.sample(3, generator=generator)
-    shared = random_masks(5, [1, 2, 5], generator=generator)
-    own = random_masks(5, torch.tensor([[1, 2, 3], [5, 4, 4]]), generator=generator)
-    for data, masks in ((x, shared), (summarise(model, x), shared), (x, own)):
-        for found, mask in zip(mean_score(model, data, masks), masks, strict=True):
-            expected = statistics.fmean((model.conditional_log_prob(row, seen).sum() / (~seen).sum()).item()
-                                        for row, seen in zip(x, mask.expand(3, 5), strict=True))
-            assert found.item() == pytest.approx(expected, abs=1e-12)
-
-
 @every_way
 def test_memory_stays_bounded(options, generator):
     """Whatever the number of rows and masks, a model is asked for at most `max_elements` answers at once."""
@@ -218,19 +200,19 @@ def test_order_spread_measures_disagreement(generator):
     np.testing.assert_allclose(exact_curve(ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("num_passes", [2, 4, 8, 10, 12])
+@pytest.mark.parametrize("num_passes", [2, 4, 8, 12])
 def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, generator):
     """Many rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
-    x = a_model().sample(1, generator=generator).expand(4000, -1)
+    x = a_model().sample(1, generator=generator).expand(2000, -1)
     model = ramp()
     value, error = estimate_area(model, x, num_passes, max_elements=5000, generator=generator)
     exact = exact_curve(model, x[:1]).area().mean
     assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
     # no more passes than it was given
-    asked = one_nat_each(5)
-    estimate_area(asked, torch.zeros(1, 5), num_passes, max_elements=1, generator=generator)
-    assert len(asked.asked) <= num_passes
+    counted = one_nat_each(5)
+    estimate_area(counted, torch.zeros(1, 5), num_passes, generator=generator)
+    assert sum(map(torch.numel, counted.asked)) <= 5 * num_passes
 
 
 def test_an_area_from_two_orders_on_has_no_noise_for_a_joint_distribution(generator):

@@ -11,7 +11,6 @@ import book_polish
 import browser_checks as checks
 import pytest
 import yaml
-from bs4 import BeautifulSoup
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).parents[1]
@@ -67,9 +66,8 @@ def test_page(visit, check, how):
 
 
 @pytest.fixture(scope="module")
-def soups(built_site):
-    return {page: BeautifulSoup((built_site / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-            for page in PAGES}
+def soups(page):
+    return {name: page(name) for name in PAGES}
 
 
 def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(soups, built_site):
