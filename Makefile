@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN := $(BIN)/python book/_ext
 # The site's stamp: it is newer than all that the pages are made from, and names the address that their buttons lead to.
-SITE := _build/.site$(subst /,:,$(MPTLML_REPOSITORY):$(MPTLML_BRANCH))
+SITE := _build/.site-$(subst /,-,$(subst :,-,$(MPTLML_REPOSITORY)-$(MPTLML_BRANCH)))
 PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml -type f -not -path '*/__pycache__/*')
 
 # What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.

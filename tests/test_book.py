@@ -5,12 +5,12 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-import book_build
 import book_digest
 import book_execute
 import book_outputs
@@ -161,15 +161,25 @@ def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, m
     assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(kept)
 
 
-def test_the_pages_are_made_anew_when_anything_they_show_changes(little_book):
-    path = write_chapter(little_book, "1")
-    kept = book_outputs.place(path, book_digest.digest(path, little_book), little_book)
-    book_outputs.keep(ran(), kept)
-    seen = [book_build.fingerprint(little_book)]
-    for changed in (kept, path, little_book / "book" / "claims.yml", little_book / "mptlml" / "score.py"):
-        changed.write_text(changed.read_text() + "\n")
-        seen.append(book_build.fingerprint(little_book))
-    assert len(set(seen)) == 5 and seen[-1] == book_build.fingerprint(little_book)
+def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monkeypatch):
+    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
+    sources = ["_config.yml", "_toc.yml", "book/claims.yml", "book/_ext/x.py", "notebooks/01_one.md", "mptlml/score.py",
+               "_build/records.json"]
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    for name in [*sources, "book/_ext/__pycache__/x.pyc", "_build/.site--"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    def is_current():
+        return subprocess.run(["make", "--question", "site"], cwd=tmp_path, check=False).returncode == 0
+
+    assert is_current()
+    for name in sources:
+        os.utime(tmp_path / name, (4e9, 4e9))  # seconds: a time to come
+        assert not is_current(), name
+        os.utime(tmp_path / name, (1e9, 1e9))
+    monkeypatch.setenv("MPTLML_REPOSITORY", "https://github.com/some-one/some.book")
+    assert not is_current()
 
 
 # What is written, and what was executed ----------------------------------------------------------------------------

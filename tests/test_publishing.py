@@ -1,15 +1,13 @@
-"""The book as others meet it: its buttons, its notebooks far from home, its archive and its print."""
+"""The book as others meet it: its buttons, its notebooks far from home, and its print."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 
-import book_archive
 import book_launch
 import book_print
 import jupytext
@@ -103,23 +101,6 @@ def test_a_published_notebook_installs_the_book_where_it_is_missing(published, t
     folder.mkdir()
     exec(install, {})
     assert commands[2:] == commands[1:2]  # fetched once
-
-
-def test_the_archive_holds_site_notebooks_data_and_licences(tmp_path):
-    site, target = tmp_path / "html", tmp_path / "book.zip"
-    written = []
-    for day in (1e9, 2e9):
-        for name in ("_sources/notebooks/01_one.ipynb", "data/fig1.csv", "claims.json", ".buildinfo"):
-            (site / name).parent.mkdir(parents=True, exist_ok=True)
-            (site / name).write_text(name)
-            os.utime(site / name, (day, day))
-        book_archive.write_archive(site, target)
-        written.append(target.read_bytes())
-    assert written[0] == written[1]  # the same site, the same archive
-    with zipfile.ZipFile(target) as archive:
-        assert archive.namelist() == sorted(f"mptlml-book/{name}" for name in (
-            "README.txt", "LICENSE", "LICENSE-text", "CITATION.cff", "notebooks/01_one.ipynb", "data/fig1.csv",
-            "data/claims.json", "site/_sources/notebooks/01_one.ipynb", "site/data/fig1.csv", "site/claims.json"))
 
 
 PAGE = """<!doctype html><html><head><link rel="stylesheet" href="{up}print.css"></head><body>

@@ -247,7 +247,7 @@ def test_panels_become_pictures_of_their_own_and_a_single_one_is_drawn_for_a_pho
     pictures = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select("svg")
     assert [("whole" if svg.parent.name != "div" else (svg.parent.get("class") or ["panel"])[0])
             for svg in pictures] == drawn
-    lines = [len(svg.select("path[style*='--fig-orange']")) for svg in pictures]
+    lines = [len(svg.select("path[stroke*='--fig-orange']")) for svg in pictures]
     assert lines == ([1] if drawn == ["whole"] else [1, 1] if "wide" in drawn else [1] + [0] * (len(drawn) - 1))
 
 

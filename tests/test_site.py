@@ -79,7 +79,7 @@ def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(soups
 def test_a_page_is_light_beyond_what_all_pages_share(built_site):
     weights = {page: (built_site / f"{page}.html").stat().st_size for page in PAGES}
     heavy = {page for page, weight in weights.items() if weight - weights["search"] > 300_000}  # bytes; it has no text
-    assert heavy <= {"book/api", "book/passport"}  # every docstring; every figure of the paper
+    assert heavy <= {"book/passport"}  # every figure of the paper
 
 
 def test_the_checks_meet_what_they_look_for(soups):

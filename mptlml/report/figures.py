@@ -39,9 +39,10 @@ NARROW = 3.75  # inches: a phone's column, with letters of the size that they ha
 # For each there is book/_static/moving-KIND.js
 MOVING = ("mask", "theorem", "convergence", "training", "rate", "latent", "guesses")
 # Of a drawing, for scour: coordinates to four digits, nothing that does not show, short ids
-LIGHT = ["--set-precision=4", "--disable-simplify-colors", "--disable-embed-rasters", "--create-groups", "--indent=none",
-         "--no-line-breaks", "--remove-metadata", "--enable-comment-stripping",
-         "--enable-id-stripping", "--shorten-ids", "--no-renderer-workaround"]
+LIGHT = [
+    "--set-precision=4", "--disable-simplify-colors", "--disable-embed-rasters", "--create-groups", "--indent=none",
+    "--no-line-breaks", "--remove-metadata", "--enable-comment-stripping", "--enable-id-stripping", "--shorten-ids",
+    "--no-renderer-workaround"]
 MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
 
 
@@ -56,8 +57,9 @@ def use_style(chapter: str) -> None:
         "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "none",
         "axes.facecolor": "none", "svg.hashsalt": chapter, "svg.fonttype": "none", "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.6,
-        "xtick.major.size": 0, "ytick.major.size": 0, "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
-        "font.size": 10.5, "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
+        "xtick.major.size": 0, "ytick.major.size": 0, "axes.titlesize": "medium", "axes.titlelocation": "left",
+        "legend.frameon": False, "lines.linewidth": 1.6, "font.size": 10.5,
+        "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
     })
 
 
