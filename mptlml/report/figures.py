@@ -56,8 +56,9 @@ def use_style(chapter: str) -> None:
     mpl.rcParams.update({
         "figure.figsize": (7.0, 3.4), "figure.constrained_layout.use": True, "figure.facecolor": "none",
         "axes.facecolor": "none", "svg.hashsalt": chapter, "svg.fonttype": "none", "axes.spines.top": False,
-        "axes.spines.right": False, "axes.grid": True, "grid.color": GRID, "grid.linewidth": 0.6,
-        "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0, "ytick.minor.size": 0,
+        "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.color": GRID,
+        "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0,
+        "ytick.minor.size": 0, "xtick.major.pad": 6, "ytick.major.pad": 6,
         "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
         "font.size": 10.5,
         "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
