@@ -49,17 +49,20 @@ def minus(text):
 
 
 def unbroken(text):
-    """The text with no line ending before or after a ±."""
-    return text.replace(" ±", "\u00a0±").replace("± ", "±\u00a0")  # markup stays markup, which a pattern makes text of
+    """The text with no line ending before or after a ± or ×."""
+    for sign in "±×":  # markup stays markup, which a pattern makes text of
+        text = text.replace(f" {sign}", f"\u00a0{sign}").replace(f"{sign} ", f"{sign}\u00a0")
+    return text
 
 
 def _write_numbers(app, doctree, docname):
-    """Glued numbers get true minus signs; no line ends before or after a ±, or between a formula and what closes it."""
+    """Glued numbers get true minus signs; no line ends beside ± or ×, or between a formula and what closes it."""
     for node in doctree.findall(nodes.inline):
         if "pasted-text" in node["classes"]:
             node[:] = [nodes.Text(minus(node.astext()))]
     for text in list(doctree.findall(nodes.Text)):
-        if "±" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw)):
+        verbatim = isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw))
+        if re.search("[±×]", text) and not verbatim:
             text.parent.replace(text, nodes.Text(unbroken(text)))
     for formula in doctree.findall(nodes.math):
         after = formula.next_node(nodes.Text, descend=False, siblings=True)

@@ -41,7 +41,7 @@ SCHEMA = HERE.parent / "claims.schema.json"
 
 def typeset(text: str) -> str:
     """Text with apostrophes as elsewhere on the pages; a number with its power or its error stays on one line."""
-    return unbroken(text.replace("'", "’").replace(" × ", "\u00a0×\u00a0"))
+    return unbroken(text.replace("'", "’"))
 
 
 PAGES = Environment(
