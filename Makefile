@@ -96,10 +96,12 @@ newest: $(READY)  ## make test with the newest versions of everything, in .newes
 	$(MAKE) -C .newest test
 
 archive: book  ## the book in one zip, to be read offline: begin with its index.html
-	@rm -rf _build/mptlml-book*
+	@rm -rf _build/mptlml-book
 	@cp -R _build/html _build/mptlml-book
 	@cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
-	@cd _build && ../$(BIN)/python -m zipfile -c mptlml-book.part mptlml-book && mv mptlml-book.part mptlml-book.zip
+	@$(BIN)/python -m zipfile -c _build/mptlml-book.part _build/mptlml-book
+	@mv _build/mptlml-book.part _build/mptlml-book.zip
+	@rm -r _build/mptlml-book
 
 pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
 	@$(RUN)/book_print.py --code $(CODE)

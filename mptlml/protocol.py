@@ -108,4 +108,3 @@ def summarise(model: ConditionalModel, x: Tensor) -> Data:
 def scores_means(model: ConditionalModel) -> TypeGuard[MeanModel]:
     """Whether the model averages over rows by itself: it has `mean_conditional_log_prob`."""
     return hasattr(model, "mean_conditional_log_prob")
-

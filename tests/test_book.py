@@ -162,7 +162,8 @@ def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, m
 
 
 def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monkeypatch):
-    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
+    for name in ("MPTLML_REPOSITORY", "MPTLML_BRANCH"):
+        monkeypatch.delenv(name, raising=False)
     sources = ["_config.yml", "_toc.yml", "book/claims.yml", "book/_ext/x.py", "notebooks/01_one.md", "mptlml/score.py",
                "_build/records.json"]
     shutil.copy(ROOT / "Makefile", tmp_path)

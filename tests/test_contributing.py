@@ -89,7 +89,7 @@ def test_the_readme_opens_with_the_game_of_chapter_1(theme):
     assert re.findall(words, kept) == re.findall(words, drawn) != []
     assert re.sub(number, "0", kept) == re.sub(number, "0", drawn)
     assert list(map(float, re.findall(number, kept))) == pytest.approx(
-        list(map(float, re.findall(number, drawn))), abs=0.11)  # a unit of the last digit
+        list(map(float, re.findall(number, drawn))), abs=0.02)
 
 
 def test_one_version():

@@ -1,10 +1,11 @@
-"""The book as others meet it: its buttons, its notebooks far from home, and its print."""
+"""The book as others meet it: its buttons, its notebooks far from home, its archive and its print."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_a_published_notebook_installs_the_book_where_it_is_missing(published, t
     folder.mkdir()
     exec(install, {})
     assert commands[2:] == commands[1:2]  # fetched once
+
+
+def test_the_archive_holds_the_site_and_the_licences_and_leaves_the_print(tmp_path):
+    names = ("index.html", "_sources/notebooks/01_one.ipynb", "data/fig1.csv", "claims.json")
+    licences = ("LICENSE", "LICENSE-text", "CITATION.cff")
+    for name in (*(f"_build/html/{name}" for name in names), "_build/mptlml-book.pdf"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    for name in ("Makefile", *licences):
+        shutil.copy(ROOT / name, tmp_path)
+    subprocess.run(["make", "--old-file=book", f"VENV={sys.prefix}", "archive"], cwd=tmp_path, check=True)
+    with zipfile.ZipFile(tmp_path / "_build" / "mptlml-book.zip") as archive:
+        held = {name for name in archive.namelist() if not name.endswith("/")}
+    assert held == {f"mptlml-book/{name}" for name in (*names, *licences)}
+    assert {path.name for path in (tmp_path / "_build").iterdir()} == {"html", "mptlml-book.pdf", "mptlml-book.zip"}
 
 
 PAGE = """<!doctype html><html><head><link rel="stylesheet" href="{up}print.css"></head><body>
