@@ -79,6 +79,8 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
 
 def check_rows(x: Tensor, num_tokens: int) -> None:
     """Refuse rows unless they are a matrix [N, D] of finite real numbers or int64 ids with N >= 1: ValueError."""
+    if not torch.is_tensor(x):
+        raise ValueError(f"rows must be a tensor [N, {num_tokens}], got {type(x).__name__}: use torch.as_tensor")
     if not (x.is_floating_point() or x.dtype == torch.int64):
         raise ValueError(f"rows must be a floating tensor or int64 token ids, got {x.dtype}")
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
@@ -103,7 +105,10 @@ def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
 
 def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
     """Mask sizes as a long tensor. Raises ValueError: a size not in 1..D, or no size at all."""
-    given = torch.as_tensor(sizes)
+    try:
+        given = torch.as_tensor(sizes)
+    except (RuntimeError, TypeError, ValueError):
+        raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}") from None
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.numel() == 0:
         raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
     if given.min() < 1 or given.max() > num_tokens:
@@ -121,6 +126,13 @@ def check_lengths(lengths: Tensor | None, num_rows: int, num_tokens: int) -> Ten
     if lengths.shape != (num_rows,):
         raise ValueError(f"lengths must have one entry for each of {num_rows} rows, got shape {tuple(lengths.shape)}")
     return check_sizes(lengths, num_tokens).cpu()
+
+
+def check_known(answer: Tensor) -> Tensor:
+    """The model's answers about rows without NaN. Raises ValueError where one of them is NaN all the same."""
+    if unknown := int(answer.isnan().sum()):
+        raise ValueError(f"{unknown} of the model's {answer.numel()} answers are NaN: are the rows possible under it?")
+    return answer
 
 
 def check_count(value: Any, name: str, at_least: int = 1) -> int:

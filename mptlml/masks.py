@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from . import draws
-from .checks import Sizes, check_count, check_sizes
+from .checks import Sizes, check_count, check_lengths, check_sizes
 
 
 def count_masks(num_tokens: int, size: int) -> int:
@@ -37,12 +37,18 @@ def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None
     """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D], on the generator's device.
 
     sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own.
-    lengths [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D.
+    lengths [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D, or above the
+    length of its row.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
+    if lengths is not None:
+        lengths = check_lengths(lengths, sizes.shape[-1] if sizes.ndim else 0, num_tokens).to(sizes.device)
+        if (sizes > lengths).any():
+            raise ValueError(f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more tokens than their row "
+                             f"has: sizes to {int(sizes.max())}, lengths from {int(lengths.min())}")
     keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: a tie has odds of about D^2 / 2^54
     if lengths is not None:
-        keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths.to(keys.device)[:, None])
+        keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths[:, None])
     ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)  # four times faster than torch's
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 

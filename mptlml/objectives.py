@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from . import draws
 from .checks import check_count, check_lengths, check_rate, check_sizes
 from .masks import random_masks, spread_places
-from .protocol import ConditionalModel, Data, VocabularyModel
+from .protocol import ConditionalModel, Data, VocabularyModel, in_full
 from .score import mean_score
 
 
@@ -61,8 +61,7 @@ def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator
     masked = chosen & (replaced < 0)
     answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
     answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
-    answer = answer.to(torch.promote_types(answer.dtype, torch.float32))
-    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
+    return torch.where(chosen, in_full(answer), 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
 def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
@@ -80,6 +79,8 @@ def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = 
     LML, because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. One t for all rows (share_masks=True) is as
     noisy as one row. A fixed `rate` is BERT's practice. lengths as in `stratified_size`; not with share_masks.
     """
+    if lengths is not None and share_masks:
+        raise ValueError("rows of different lengths need masks of their own: share_masks=False")
     shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
     if rate is None:
         rates = 1 - draws.rand(shape, None, generator)  # in (0, 1]
@@ -87,7 +88,7 @@ def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = 
         rates = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
     observed = draws.rand([*shape, model.num_tokens], None, generator) >= rates[..., None]
     if lengths is not None:
-        given = check_lengths(lengths, shape[-1] if len(shape) > 1 else 0, model.num_tokens)
+        given = check_lengths(lengths, shape[-1], model.num_tokens)
         observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 

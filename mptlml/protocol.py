@@ -87,7 +87,11 @@ def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
 
 def answers(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
     """The model's `conditional_log_prob`, in float32 at least: what is to be summed, also under autocast."""
-    answer = model.conditional_log_prob(x, observed)
+    return in_full(model.conditional_log_prob(x, observed))
+
+
+def in_full(answer: Tensor) -> Tensor:
+    """The answer in float32 at least."""
     return answer.to(torch.promote_types(answer.dtype, torch.float32))
 
 

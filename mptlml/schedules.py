@@ -41,10 +41,11 @@ def staircase(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) -> flo
     """sum_s g_s S(m_s): the expected log-probability with which a schedule writes a row, nats per row.
 
     scores [D]: S(1), ..., S(D), nats per token. It is the area under the curve only where every pass writes one token.
-    Raises ValueError: `steps` that are not whole numbers of at least 1 with sum D.
+    Raises ValueError: `steps` that are not whole numbers of at least 1 with sum D, scores that are not finite.
     """
     scores = np.asarray(scores, dtype=float)
     steps = [check_count(step, "a step") for step in steps]
+    _check_scores(scores)
     if scores.ndim != 1 or sum(steps) != len(scores):
         raise ValueError(f"steps that write {sum(steps)} tokens do not fit scores of shape {scores.shape}")
     hidden = len(scores) - np.cumsum([0, *steps[:-1]])
@@ -64,9 +65,10 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
     """The schedule of `num_steps` passes with the highest staircase, by dynamic programming: tokens per pass, sum D.
 
     scores [D]: S(1), ..., S(D), nats per token (Hoogeboom et al. 2022, Sec. 3.1). O(k D^2) operations.
-    Raises ValueError: num_steps not in 1..D.
+    Raises ValueError: num_steps not in 1..D, scores that are not finite.
     """
     scores = np.asarray(scores, dtype=float)
+    _check_scores(scores)
     num_tokens = len(scores)
     _check_steps(num_tokens, num_steps)
     written = np.subtract.outer(range(num_tokens + 1), range(num_tokens + 1))  # [m hidden, m left after a pass]
@@ -82,6 +84,11 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
         steps.append(int(hidden - left[hidden]))
         hidden = int(left[hidden])
     return steps
+
+
+def _check_scores(scores: np.ndarray) -> None:
+    if not np.isfinite(scores).all():
+        raise ValueError(f"scores must be finite, got {int((~np.isfinite(scores)).sum())} that are not")
 
 
 def _check_steps(num_tokens: int, num_steps: int) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .checks import Sizes, check_count, check_masks, check_rows, check_sizes
+from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
-from .protocol import ConditionalModel, Data, answers, log_prob_at, scores_means, summarise
+from .protocol import ConditionalModel, Data, answers, in_full, log_prob_at, scores_means, summarise
 
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
@@ -31,7 +31,10 @@ def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tens
         check_rows(data, model.num_tokens)
     over = check_masks(observed, model.num_tokens) if over is None else over
     if observed.ndim == 2 and scores_means(model):
-        return model.mean_conditional_log_prob(data, observed).sum(-1) / over
+        return in_full(model.mean_conditional_log_prob(data, observed)).sum(-1) / over
+    if not torch.is_tensor(data):
+        raise ValueError(f"a summary of rows is scored under masks [P, {model.num_tokens}] that all rows share, "
+                         f"got masks of shape {tuple(observed.shape)}")
     if observed.ndim == 2:
         observed, over = observed[:, None], over[:, None]
     return (answers(model, data, observed).sum(-1) / over).mean(-1)
@@ -47,20 +50,22 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
     keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
     Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
     has no standard error (NaN) for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is
-    asked for at once; it bounds the memory. Raises ValueError: rows, sizes or counts out of range.
+    asked for at once; it bounds the memory. Raises ValueError: rows, sizes or counts out of range, NaN
+    among the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
-    sizes = torch.arange(1, model.num_tokens + 1) if sizes is None else check_sizes(sizes, model.num_tokens).unique()
+    every = range(1, model.num_tokens + 1)
+    asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
     together = share_masks and not keep_rows and scores_means(model)
     data = summarise(model, x) if together else x
     per_size = num_masks * model.num_tokens * (1 if together else len(x))
     per_mask, per_row, noise = [], [], []
     with torch.no_grad():
-        for part in tqdm(sizes.split(_at_once(max_elements, per_size)), "curve", disable=None, delay=3, leave=False):
+        for part in tqdm(asked.split(_at_once(max_elements, per_size)), "curve", disable=None, delay=3, leave=False):
             if together:
                 observed = random_masks(model.num_tokens, part.repeat_interleave(num_masks), generator=generator)
-                score = mean_score(model, data, observed.to(x.device)).unflatten(0, (-1, num_masks))  # [s, P]
+                score = check_known(mean_score(model, data, observed.to(x.device))).unflatten(0, (-1, num_masks))
             else:
                 score = _row_scores(model, x, part, num_masks, share_masks, max_elements, generator)  # [s, P, N]
                 per_row.append(score.mean(1))
@@ -68,13 +73,13 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
             per_mask.append(score.flatten(1).mean(1))
     variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
     rows = _numpy(per_row) if per_row else None
-    return ScoreCurve(model.num_tokens, sizes.numpy(), _numpy(per_mask), variance, dof, rows, share_masks)
+    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(per_mask), variance, dof, rows, share_masks)
 
 
 def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS) -> ScoreCurve:
     """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks. Returns a ScoreCurve.
 
-    max_elements as in `score_curve`. Raises ValueError: D > 16, or rows out of range.
+    max_elements as in `score_curve`. Raises ValueError: D > 16, rows out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     if model.num_tokens > 16:
@@ -85,7 +90,7 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
         for size in sizes.tolist():
             observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
             blocks = observed.split(_at_once(max_elements, x.numel()))
-            total = torch.stack([answers(model, x, part).sum((0, -1)) for part in blocks]).sum(0)
+            total = torch.stack([check_known(answers(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
             scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
@@ -128,7 +133,8 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
     """The terms of Eq. 2 along orders [Q, D]: log p(x_{M(t)} | x_{M(t+1:D)}), nats [Q, N, t] for rows x [N, D].
 
     Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one joint
-    distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range.
+    distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range,
+    NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
@@ -142,7 +148,7 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
 def _chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     """`chain_rule` of all orders and rows at once."""
     next_token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]: at step t only token M(t) is asked for
-    return log_prob_at(model, x[:, None], nested_masks(orders)[:, None], next_token)
+    return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], next_token))
 
 
 def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
@@ -174,7 +180,7 @@ def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: in
 
 def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), nats per token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
-    return answers(model, rows, observed).sum(-1) / (~observed).sum(-1)
+    return check_known(answers(model, rows, observed)).sum(-1) / (~observed).sum(-1)
 
 
 def mask_variance(score: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:

@@ -82,6 +82,8 @@ class Untouched:
 
 
 WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
+CERTAIN = HiddenMarkovModel(real(2), torch.eye(2).double(), torch.eye(2).double(), 3)  # writes 000 or 111
+IMPOSSIBLE = torch.tensor([[0, 1, 0]])
 DEEP = DeepVAE(3, 1, 0, generator=GENERATOR).double()
 RULE = disc_rule(0.5, num_latents=1)
 LINEAR = LinearVAE(PCA.weight, real(3), RULE)
@@ -140,6 +142,11 @@ TABLE = [
     ("fractional sizes", masks([1.5]), r"whole numbers, got \[1.5\]"),
     ("no sizes", masks([]), r"whole numbers, got \[\]"),
     ("yes for a size", masks(True), "whole numbers, got True"),
+    ("sizes of a generator", masks(size for size in [1, 2]), "whole numbers, got <generator"),
+    ("a mask of more tokens than its row has",
+     lambda: random_masks(5, [[4, 1]], lengths=torch.tensor([2, 5]), generator=GENERATOR), "1 masks of 2 hide more"),
+    ("lengths of other rows than masks",
+     lambda: random_masks(5, [[4]], lengths=torch.tensor([5, 5]), generator=GENERATOR), r"1 rows, got shape \(2,\)"),
     ("no orders", lambda: random_orders(4, 0, generator=GENERATOR), "at least 1, got 0"),
     ("orders of nothing", lambda: random_orders(0, 3, generator=GENERATOR), "num_tokens.*got 0"),
     ("too many orders", lambda: all_orders(10), "10! orders"),
@@ -229,6 +236,13 @@ TABLE = [
     ("no masks", curve(num_masks=0), "num_masks.*at least 1, got 0"),
     ("half a mask", curve(num_masks=0.5), "num_masks.*got 0.5"),
     ("too many tokens to enumerate", lambda: exact_curve(PPCA(real(17, 1), 0.1), real(1, 17)), r"2\^17"),
+    ("rows in a list", curve([[0.5] * 3]), r"must be a tensor \[N, 3\], got list"),
+    ("an area of an impossible row", lambda: exact_curve(CERTAIN, IMPOSSIBLE), "2 of the model's 9 answers are NaN"),
+    ("a curve of an impossible row", lambda: score_curve(CERTAIN, IMPOSSIBLE, [1], generator=GENERATOR), "are NaN"),
+    ("passes of an impossible row", lambda: estimate_area(CERTAIN, IMPOSSIBLE, 2, generator=GENERATOR), "are NaN"),
+    ("an impossible row in order", lambda: chain_rule(CERTAIN, IMPOSSIBLE, torch.tensor([[0, 1, 2]])), "are NaN"),
+    ("a summary under masks of each row's own",
+     lambda: mean_score(PCA, PCA.summarise(ROWS), SEEN.expand(2, 4, 3)), r"all rows share.*\(2, 4, 3\)"),
     ("exact curve of NaN", lambda: exact_curve(MODEL, holed(4, 3)), "rows holds NaN"),
     ("orders that repeat a token", lambda: chain_rule(MODEL, ROWS, torch.tensor([[0, 1, 1]])), r"\[Q, 3\].*\(1, 3\)"),
     ("orders of another D", lambda: chain_rule(MODEL, ROWS, torch.tensor([[0, 1]])), r"\(1, 2\)"),
@@ -241,6 +255,8 @@ TABLE = [
     ("no strata", lambda: stratified_sizes(3, 0, generator=GENERATOR), "num_strata.*got 0"),
     ("more passes than tokens", lambda: equal_steps(3, 4), "4 passes are more than 3 tokens"),
     ("no passes", lambda: best_steps([-1.0, -2.0], 0), "num_steps.*got 0"),
+    ("a schedule by unknown scores", lambda: best_steps([NAN, -1.0, -2.0], 2), "finite, got 1 that are not"),
+    ("a staircase of unknown scores", lambda: staircase([NAN, -1.0], [1, 1]), "finite, got 1 that are not"),
     ("steps that write too little", lambda: staircase([-1.0, -2.0], [1]), r"write 1 tokens.*\(2,\)"),
     ("a step that writes nothing", lambda: schedule_cost([-1.0, -2.0], [2, 0]), "a step.*got 0"),
     ("an unknown choice of places", lambda: unmask(WORDS, [3], places="best", generator=GENERATOR), "'best'"),
@@ -267,6 +283,8 @@ TABLE = [
     ("lengths of other rows", objective("stratified_size", lengths=torch.ones(3).long()), r"4 rows, got shape \(3,\)"),
     ("a row of no token", objective("stratified_size", lengths=torch.tensor([3, 0, 1, 1])), "from 0 to 3"),
     ("a row longer than D", objective("bernoulli_rate", lengths=torch.tensor([3, 4, 1, 1])), "from 1 to 4"),
+    ("one mask for rows of two lengths",
+     objective("bernoulli_rate", lengths=torch.tensor([3, 2, 1, 1]), share_masks=True), "share_masks=False"),
     ("own rates of a summary", objective("bernoulli_rate", rows="a summary"), "share_masks=False"),
     ("own masks of a summary", objective("uniform_size", rows="a summary", share_masks=False), "share_masks=False"),
     # the fit

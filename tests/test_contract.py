@@ -112,6 +112,15 @@ def test_laws(name, law):
         LAWS[law](case)
 
 
+@pytest.mark.parametrize("law", ["dtype_follows_the_input", "means_are_means_over_rows", "batched_is_looped",
+                                 "area_and_orders_give_log_prob", "marginals_follow_the_chain_rule"])
+def test_laws_with_many_tokens_and_little_noise(law):
+    """Rows far from the model, sigma^2 = 0.0024: squared lengths over sigma^2 are differences of numbers near 10^5."""
+    build = ppca(200, 5).build
+    LAWS[law](replace(ppca(200, 5), build=lambda weight, log_noise, mean: build(weight, log_noise - 5.3, mean),
+                      tolerance=1e-7))
+
+
 CLOSED = ["PPCA D=2 K=2", "BernoulliMixture D=5 C=1", "LinearVAE D=5 K=2", "HiddenMarkovModel D=5 H=3 V=3"]
 
 

@@ -70,6 +70,14 @@ def test_certain_tokens_keep_their_digits():
     torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
 
 
+def test_a_fine_rule_has_weights():
+    """Hundreds of nodes per axis are moments of the normal distribution still, where simpler ways overflow."""
+    rule = hermite_rule(400, 1)
+    weights = rule.log_weights.exp()
+    moments = [(weights * rule.nodes[:, 0] ** power).sum().item() for power in (0, 2, 4, 6)]
+    assert moments == pytest.approx([1, 1, 3, 15], rel=1e-12)
+
+
 @pytest.mark.parametrize("rule", [disc_rule(0.2, 5.0), hermite_rule(9)], ids=["disc", "hermite"])
 def test_rules_integrate_the_moments_of_the_prior(rule):
     weights = rule.log_weights.exp()

@@ -42,6 +42,21 @@ def test_random_masks_are_uniform(size, generator):
     assert uniform(drawn.flatten(0, 1), all_masks(5, size))
 
 
+def test_a_list_of_masks_has_a_limit():
+    """2^20 masks are the most: of 20 tokens every size is listed, of 23 tokens not the size that has 1,144,066."""
+    assert len(all_masks(20, 10)) == 184_756
+    with pytest.raises(ValueError, match="1.14e.06 masks are too many to list: use random_masks"):
+        all_masks(23, 10)
+
+
+def test_no_mask_reaches_into_padding(generator):
+    """Rows of 5, 2 and 1 tokens, whole and in part: what lies behind a row's end stays observed."""
+    lengths = torch.tensor([5, 2, 1])
+    sizes = torch.tensor([[5, 2, 1]] * 40 + [[2, 1, 1]] * 40)
+    masks = random_masks(5, sizes, lengths=lengths, generator=generator)
+    assert torch.equal((~masks).sum(-1), sizes) and masks[:, torch.arange(5) >= lengths[:, None]].all()
+
+
 @pytest.mark.parametrize("num_strata", [1, 3, 8, 24])
 def test_strata_cover_the_sizes_evenly(num_strata, generator):
     """One size in each part of 1..8, and over all parts each size equally often."""

@@ -4,11 +4,12 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from scipy import optimize
+from scipy import optimize, stats
 from sklearn.decomposition import PCA
 
-from mptlml import mean_score, score_curve
+from mptlml import mean_score, random_masks, score_curve
 from mptlml.models import PPCA, SecondMoment
+from mptlml.protocol import all_observed
 
 
 def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
@@ -91,15 +92,67 @@ def test_fit_with_a_known_noise_is_a_maximum(num_latents, known_mean, generator)
     assert climbed.fun == pytest.approx(best, abs=1e-8)
 
 
+def whole_rows(model, x):
+    """log p(x) of rows [N, D] without a difference of large numbers: x in the axes of W, and what is left of it."""
+    axes, within = np.linalg.qr(model.weight.double().numpy())
+    noise = model.noise_variance.double().item()
+    centred = x.double().numpy() - model.mean.double().numpy()
+    inside = centred @ axes
+    left = centred - inside @ axes.T
+    covariance = within @ within.T + noise * np.eye(len(within))
+    rest = len(centred.T) - len(within)
+    return (stats.multivariate_normal(np.zeros(len(within)), covariance).logpdf(inside)
+            - 0.5 * ((left**2).sum(1) / noise + rest * np.log(2 * np.pi * noise)))
+
+
+@pytest.mark.parametrize(("dtype", "noise_variance"), [
+    (torch.float32, 0.1), (torch.float32, 1e-3), (torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-10)])
+def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
+    """At the size of a picture: rows and their mean, to the last digits of what the rows are held in."""
+    weight = torch.randn(784, 10, generator=generator, dtype=dtype)
+    model = PPCA(weight, noise_variance)
+    x = model.sample(20, generator=generator)
+    truth = whole_rows(model, x)
+    digits = 1e-6 if dtype == torch.float32 else 1e-9
+    for seen in (None, all_observed(784).expand(2, 1, 784)):  # alone, or beside masks that hide nothing
+        answer = model.log_prob(x, seen).double().numpy()
+        np.testing.assert_allclose(answer, np.broadcast_to(truth, answer.shape), rtol=digits)
+    masks = random_masks(784, [1, 400, 784], generator=generator)
+    if noise_variance > 1e-8:
+        assert model.mean_log_prob(x).item() == pytest.approx(truth.mean(), rel=10 * digits)
+        mean = model.conditional_log_prob(x, masks[:, None]).double().mean(1)
+        found = model.mean_conditional_log_prob(x, masks).double()
+        torch.testing.assert_close(found, mean, rtol=1e-5, atol=1e-5)
+    else:
+        for average in (lambda: model.mean_log_prob(x), lambda: mean_score(model, model.summarise(x), masks)):
+            with pytest.raises(ValueError, match=r"sigma\^2 = 1e-10 is too small beside .* score them one by one"):
+                average()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_for_holding_numbers(dtype, generator):
+    """Answers are those of the rounded numbers, rounded once."""
+    short = PPCA(torch.randn(9, 2, generator=generator).to(dtype), 0.5)
+    long = PPCA(short.weight.double(), 0.5)
+    x, observed = short.sample(3, generator=generator), random_masks(9, [[4]], generator=generator)
+    for name in ("log_prob", "conditional_log_prob"):
+        answer = getattr(short, name)(x, observed)
+        assert answer.dtype == dtype
+        assert torch.equal(answer, getattr(long, name)(x.double(), observed).to(dtype))
+    mean = mean_score(short, x, observed[0])  # what is to be summed is held in float32
+    torch.testing.assert_close(mean, mean_score(long, x.double(), observed[0]).float(), rtol=0, atol=1e-2)
+    assert mean.dtype == torch.float32
+
+
 def test_two_rows_span_no_more_than_two_dimensions():
     fitted = PPCA.fit(torch.tensor([[3.0, 1, 0], [0, 4, 1]]), 3, 0.01, torch.zeros(3))
     assert fitted.weight.shape == (3, 3) and torch.linalg.matrix_rank(fitted.weight) == 2
 
 
 def test_a_covariance_lost_to_rounding_is_a_named_error():
-    """float32 cannot hold sigma^2 = 1e-12 beside W^T W of order 1: no silent jitter. No covariance is an error too."""
-    model = PPCA(torch.ones(4, 2), 1e-12)
-    with pytest.raises(ValueError, match=r"not positive definite in torch.float32 for 1 masks: sigma\^2 = 1e-12"):
+    """float64 cannot hold sigma^2 = 1e-18 beside W^T W of order 1: no silent jitter. No covariance is an error too."""
+    model = PPCA(torch.ones(4, 2), 1e-18)
+    with pytest.raises(ValueError, match=r"not positive definite in torch.float64 for 1 masks: sigma\^2 = 1e-18"):
         model.log_prob(torch.zeros(4))
     with pytest.raises(ValueError, match="not positive definite"):
         mean_score(model, torch.zeros(2, 4), torch.tensor([[True, True, True, False]]))

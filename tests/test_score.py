@@ -92,6 +92,13 @@ def linear_curve(num_tokens, sizes):
     return ScoreCurve(num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, np.full(len(sizes), 4.0), None, True)
 
 
+def test_sizes_may_lie_where_the_data_do(generator, elsewhere):
+    model, sizes = one_nat_each(3), torch.tensor([3, 1])
+    with elsewhere:
+        curve = score_curve(model, elsewhere.away(torch.zeros(2, 3)), elsewhere.away(sizes), generator=generator)
+    assert curve.sizes.tolist() == [1, 3] and curve.mean.tolist() == [-1, -1]
+
+
 @pytest.mark.parametrize("sizes", [[1, 10], [1, 3, 10], [1, 2, 5, 9, 10], list(range(1, 11)), [4], [3, 8], [2, 5, 9]])
 def test_missing_sizes_are_read_off_straight_lines(sizes):
     """Exact for a straight line; beyond the ends the curve is level."""
@@ -109,6 +116,11 @@ def test_pooled_degrees_of_freedom():
     assert curve.area().dof == pytest.approx(25 / (17 / 4))
     one = ScoreCurve(2, np.array([1, 2]), np.zeros(2), np.array([3.0, 0.0]), np.array([7.0, math.inf]), None, True)
     assert one.area().dof == pytest.approx(7)
+    rows = np.array([[0.0, 1.0, 2.0], [1.0, 3.0, 8.0]])  # three rows, whose areas are 1, 4 and 10
+    shared, own = (ScoreCurve(2, curve.sizes, curve.mean, curve.variance, curve.dof, rows, same).area(rows="sample")
+                   for same in (True, False))
+    assert own.stderr**2 == pytest.approx(7) and own.dof == 2
+    assert shared.stderr**2 == pytest.approx(12) and shared.dof == pytest.approx(144 / (17 / 4 + 49 / 2))
 
 
 def ramp():

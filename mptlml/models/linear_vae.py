@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from numpy.polynomial.hermite_e import hermegauss
+from scipy.special import roots_hermitenorm
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
@@ -62,7 +62,7 @@ def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
     """Gauss-Hermite: exact for polynomials of degree below 2 per_axis in each z_k. Raises ValueError: counts < 1."""
     check_count(per_axis, "per_axis")
     check_count(num_latents, "num_latents")
-    points, weights = (torch.from_numpy(values) for values in hermegauss(per_axis))
+    points, weights = (torch.from_numpy(values) for values in roots_hermitenorm(per_axis))
     weights = weights / weights.sum()
     nodes = torch.cartesian_prod(*[points] * num_latents).view(-1, num_latents)
     log_weights = torch.cartesian_prod(*[weights.log()] * num_latents).view(-1, num_latents).sum(-1)

@@ -22,6 +22,7 @@ from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
+ROUNDING = 1e-6  # nats per row: the most that a difference of large numbers may lose
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class SecondMoment:
     """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
 
     The covariance is stored as root^T root with root [r, D], or as a matrix [D, D], whichever is cheaper to multiply
-    with.
+    with. All in float64: a covariance in float32 has lost the small variances beside the large ones.
     """
 
     mean: Tensor
@@ -40,6 +41,7 @@ class SecondMoment:
     def of(cls, x: Tensor) -> "SecondMoment":
         """The second moment of rows x [N, D], with divisor N. Raises ValueError: x is not a finite matrix."""
         check_rows(x, x.shape[-1])
+        x = x.double()
         mean = x.mean(0)
         root = (x - mean) / math.sqrt(len(x))
         if 2 * len(x) < x.shape[1]:  # two thin products cost less than one D x D product
@@ -50,6 +52,11 @@ class SecondMoment:
     def device(self) -> torch.device:
         """The device of the numbers, to which masks are moved too."""
         return self.mean.device
+
+    def double(self) -> "SecondMoment":
+        """The same in float64."""
+        return SecondMoment(self.mean.double(), *(None if part is None else part.double()
+                                                  for part in (self.covariance, self.root)))
 
     def about(self, point: Tensor) -> "SecondMoment":
         """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
@@ -86,9 +93,10 @@ class SecondMoment:
 class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    K > D, a noise variance that is not positive, NaN. The methods that take x [..., D] and observed [..., D] raise it
-    for shapes or a dtype that do not fit, NaN at an observed token, and a covariance lost to rounding.
+    Parameters may require gradients; results follow their dtype and device, and are computed in float64, because they
+    are differences of large numbers where the noise is small. Raises ValueError: shapes that do not fit, K > D, a noise
+    variance that is not positive, NaN. The methods that take x [..., D] and observed [..., D] raise it for shapes or a
+    dtype that do not fit, NaN at an observed token, and a covariance lost to rounding.
     """
 
     def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
@@ -107,6 +115,7 @@ class PPCA:
             raise ValueError(f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}")
         check_finite(self.weight, what="weight")
         check_finite(self.mean, what="mean")
+        self._weight, self._noise, self._mean = (part.double() for part in (weight, self.noise_variance, self.mean))
 
     @classmethod
     def fit(cls, data: Tensor | SecondMoment, num_latents: int, noise_variance: Tensor | float | None = None,
@@ -148,39 +157,44 @@ class PPCA:
         return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default).
+
+        With z = A^-1 W_R^T (x_R - mu_R) the quadratic form is |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2, which loses
+        nothing, or (|x_R - mu_R|^2 - (x_R - mu_R)^T W_R z) / sigma^2, which is faster: it is taken where it loses no
+        more than ROUNDING.
+        """
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         seen, root = self._prepare(x, observed)
-        projected = seen @ self.weight  # W_R^T (x_R - mu_R), [..., K]
-        squared = seen.square().sum(-1) - (projected * _rows_times(projected, torch.cholesky_inverse(root))).sum(-1)
-        count = observed.sum(-1).to(self.weight.dtype)
-        log_det = (count - self.num_latents) * self.noise_variance.log()
+        projected = seen @ self._weight  # W_R^T (x_R - mu_R), [..., K]
+        latent, length = _rows_times(projected, torch.cholesky_inverse(root)), seen.square().sum(-1)
+        if self._loses(length):
+            left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
+            squared = left.square().sum(-1) / self._noise + latent.square().sum(-1)
+        else:
+            squared = (length - (projected * latent).sum(-1)) / self._noise
+        count = observed.sum(-1).double()
+        log_det = (count - self.num_latents) * self._noise.log()
         log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return -0.5 * (count * LOG_2PI + log_det + squared / self.noise_variance)
+        return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
     def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
 
         At observed tokens: the token itself, and 0.
         """
-        seen, root = self._prepare(x, observed)
-        inverse = torch.cholesky_inverse(root)
-        latent = _rows_times(seen @ self.weight, inverse)  # the posterior mean of z, [..., K]
-        mean = self.mean + latent @ self.weight.T
-        # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
-        variance = self.noise_variance * (1 + inverse.flatten(-2) @ self._outer().T)
+        mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
         return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
-        mean, variance = self.conditional_moments(x, observed)
-        variance = torch.where(observed, 1.0, variance)
+        mean, variance = self._moments(x, observed)
         log_prob = -0.5 * (LOG_2PI + variance.log() + (x - mean).square() / variance)
-        return torch.where(observed, 0.0, log_prob)
+        return torch.where(observed, 0.0, log_prob).to(self.weight.dtype)
 
     def summarise(self, x: Tensor) -> SecondMoment:
         """The rows' SecondMoment, which is all that `mean_conditional_log_prob` needs."""
         check_rows(x, self.num_tokens)
+        check_shapes(x, all_observed(self.num_tokens, x.device), self.num_tokens, self.weight)
         return SecondMoment.of(x)
 
     def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
@@ -188,12 +202,12 @@ class PPCA:
 
         data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation. The mean
         of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
+        Raises ValueError also where the noise is too small for float64: score the rows one by one.
         """
-        moment = data if isinstance(data, SecondMoment) else self.summarise(data)
-        check_shapes(moment.mean, observed, self.num_tokens, self.weight)
-        about_mu, outer = moment.about(self.mean), self._outer()
-        step = max(1, BLOCK // self.weight.numel())
-        return torch.cat([self._mean_block(about_mu, part, outer) for part in observed.split(step)])
+        moment = self._about_mean(data)
+        check_shapes(moment.mean, observed, self.num_tokens, self._weight)
+        step, outer = max(1, BLOCK // self.weight.numel()), self._outer()
+        return torch.cat([self._mean_block(moment, part, outer) for part in observed.split(step)]).to(self.weight.dtype)
 
     def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
         """The same for a few masks, given the second moment C about mu and `_outer`.
@@ -201,45 +215,66 @@ class PPCA:
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
         C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
         """
-        wt = self.weight.T.contiguous()
+        wt = self._weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         inverse = torch.cholesky_inverse(self._root(observed, outer)).mT  # symmetric; contiguous this way [P, K, K]
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
-        variance = self.noise_variance * (1 + (gain * wt).sum(-2))
+        variance = self._noise * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
-        moment = (data if isinstance(data, SecondMoment) else self.summarise(data)).about(self.mean)
+        moment = self._about_mean(data)
         root = self._root(all_observed(self.num_tokens, self.weight.device), self._outer())
-        projected = torch.linalg.solve_triangular(root, self.weight.T, upper=False)  # L^-1 W^T [K, D]
+        projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
         explained = (moment.times(projected) * projected).sum()
-        squared = (moment.diagonal().sum() - explained) / self.noise_variance
-        log_det = (self.num_tokens - self.num_latents) * self.noise_variance.log() + 2 * root.diagonal().log().sum()
-        return -0.5 * (self.num_tokens * LOG_2PI + log_det + squared)
+        squared = (moment.diagonal().sum() - explained) / self._noise
+        log_det = (self.num_tokens - self.num_latents) * self._noise.log() + 2 * root.diagonal().log().sum()
+        return (-0.5 * (self.num_tokens * LOG_2PI + log_det + squared)).to(self.weight.dtype)
+
+    def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
+        """The second moment about mu, in float64. Raises ValueError: see `mean_conditional_log_prob`."""
+        moment = (data if isinstance(data, SecondMoment) else self.summarise(data)).double().about(self._mean)
+        if self._loses(moment.diagonal().sum(), 1e3):
+            raise ValueError(f"sigma^2 = {self.noise_variance:.3g} is too small beside a mean squared length of "
+                             f"{moment.diagonal().sum():.3g} to average rows in float64: score them one by one")
+        return moment
+
+    def _loses(self, length: Tensor, times: float = 1.0) -> bool:
+        """Whether squared lengths over sigma^2 are so large that a difference of two loses `times` ROUNDING nats."""
+        most = length.detach().max() if length.numel() else length.new_zeros(())
+        return bool(torch.finfo(length.dtype).eps * most > times * ROUNDING * self._noise)
+
+    def _moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each token given x_R, in float64 [..., D]: of use where the token is masked."""
+        seen, root = self._prepare(x, observed)
+        inverse = torch.cholesky_inverse(root)
+        latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
+        # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
+        return self._mean + latent @ self._weight.T, self._noise * (1 + inverse.flatten(-2) @ self._outer().T)
 
     def _prepare(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K]."""
         check_shapes(x, observed, self.num_tokens, self.weight)
         check_finite(x, observed)
-        return torch.where(observed, x - self.mean, 0.0), self._root(observed, self._outer())
+        return torch.where(observed, x - self._mean, 0.0), self._root(observed, self._outer())
 
     def _root(self, observed: Tensor, outer: Tensor) -> Tensor:
         """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: see `_outer`."""
-        gram = (observed.to(self.weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
+        gram = (observed.to(self._weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
-        root, failed = torch.linalg.cholesky_ex(gram + self.noise_variance * eye)
+        root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         if failed.any():
             raise ValueError(f"sigma^2 I + W_R^T W_R is not positive definite in {gram.dtype} for "
-                             f"{int((failed > 0).sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small")
+                             f"{int((failed > 0).sum())} masks: sigma^2 = {self._noise:.3g} is too small")
         return root
 
     def _outer(self) -> Tensor:
         """w_j w_j^T for each token [D, K K]."""
-        return (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)
+        return (self._weight[:, :, None] * self._weight[:, None, :]).flatten(1)
 
 
 def _rows_times(rows: Tensor, matrices: Tensor) -> Tensor:
