@@ -30,7 +30,7 @@ import torch
 
 from mptlml import random_orders, report
 from mptlml.draws import seeded
-from mptlml.models.text_curves import spaced_sizes
+from mptlml.models.text_curves import RateCurve, spaced_sizes
 from mptlml.studies import real_network as study
 
 from .results import FOLDER, write_results
@@ -88,7 +88,8 @@ def chosen_rates():
     """{scheme: the learning rate after which the area on the genes for choosing is the largest, nats per sequence}."""
     runs = pd.read_csv(FOLDER / "real_network_rates.csv", comment="#")
     runs = runs[runs.step == study.NUM_STEPS]
-    areas = runs[[f"at {rate:g}" for rate in study.RATES]] @ before(True).weights * runs.tokens
+    columns = runs[[f"at {rate:g}" for rate in study.RATES]].to_numpy().T
+    areas = pd.Series(RateCurve(np.array(study.RATES), columns, runs.tokens.to_numpy(), 1).row_areas, runs.index)
     return areas.groupby([runs.scheme, runs.learning_rate]).mean().unstack().idxmax(axis=1).to_dict()
 
 

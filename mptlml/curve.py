@@ -61,8 +61,7 @@ class ScoreCurve:
         For a subset, the score of a missing size is read off the straight line between its neighbours; beyond the ends
         it is that of the nearest size.
         """
-        every = np.arange(1, self.num_tokens + 1)
-        return np.array([np.interp(every, self.sizes, unit).sum() for unit in np.eye(len(self.sizes))])
+        return straight_lines(self.sizes, self.num_tokens).sum(1)
 
     def area(self, *, rows: str = "fixed") -> Estimate:
         """The area under the curve, an Estimate of the log marginal likelihood in nats per row (Eq. 5).
@@ -101,6 +100,17 @@ class ScoreCurve:
             raise ValueError(f"the sum up to size {size} needs every size 1..{size}, but the curve has {self.sizes}")
         variance, dof = self.variance[:size], self.dof[:size]
         return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
+
+
+def straight_lines(sizes: np.ndarray, num_tokens: int) -> np.ndarray:
+    """What each of some sizes [S] adds to the curve at every size 1..D, [S, D], where straight lines join them.
+
+    Beyond the ends the nearest size counts; entries of one size share its weight.
+    """
+    known, place, count = np.unique(sizes, return_inverse=True, return_counts=True)
+    every = np.arange(1, num_tokens + 1)
+    lines = np.array([np.interp(every, known, unit) for unit in np.eye(len(known))])
+    return (lines / count[:, None])[place]
 
 
 def _pooled_dof(variances: np.ndarray, dofs: np.ndarray) -> float:

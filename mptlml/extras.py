@@ -15,7 +15,7 @@ def needs(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        missing = f'{error.name} is not installed: pip install "mptlml[{extra}]"'
+        missing = f'{error.name} is not installed: in a copy of the repository of mptlml, pip install ".[{extra}]"'
         raise ModuleNotFoundError(missing, name=error.name) from error
     finally:
         random.setstate(state)

@@ -2,16 +2,17 @@
 
 import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
 import transformers
 
-from mptlml import chain_rule, objectives, order_spread, random_masks, random_orders
+from mptlml import chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders
 from mptlml.data.text import make_tokenizer
 from mptlml.models.masked_lm import MaskedLM
-from mptlml.models.text_curves import RateCurve, order_gap, spaced_sizes, table2_area
+from mptlml.models.text_curves import RATES, Corpus, RateCurve, order_gap, spaced_sizes, table2_area
 from mptlml.testing import Case, check_model
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
@@ -146,9 +147,10 @@ def test_every_word_is_answered_for(lm, generator):
 
 
 def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
-    """Whatever other texts there are; and two texts of one length have masks in common."""
-    def curves(texts, **options):
-        return bert.curves(texts, num_masks=3, generator=torch.Generator().manual_seed(4), **options)
+    """Whatever other texts there are, two texts of one length have masks in common where that is asked for."""
+    def curves(texts, share_masks=True, **options):
+        return bert.curves(texts, num_masks=3, share_masks=share_masks, generator=torch.Generator().manual_seed(4),
+                           **options)
 
     together = curves(TEXTS)
     for text, curve in zip(TEXTS, together, strict=True):
@@ -167,6 +169,39 @@ def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
                                                        generator=torch.Generator().manual_seed(5))):
         with pytest.raises(ValueError, match="masks in common"):
             same.minus(wrong)
+    one, two = curves([SENTENCE] * 2, share_masks=False)
+    assert (one.scores[1:-1] != two.scores[1:-1]).any(1).all() and one.seed != two.seed
+    again = curves([SENTENCE, "a dog ran"], share_masks=False)[0]
+    np.testing.assert_allclose(again.scores, one.scores, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="share_masks=True"):
+        one.minus(two)
+
+
+def steep(every):
+    """A curve that falls from -0.05 to -4 nats per token, most of it at the end, at sizes of D tokens [D]."""
+    return -0.05 - 4 * (every / every[-1]) ** 5
+
+
+@pytest.mark.parametrize("rates", [RATES, [*RATES, 1.0], np.arange(1, 8) / 7])
+def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
+    """Sizes 1 and D count once, like the others: exact where every size is met, else up to the size that is not."""
+    lengths = np.array([3, 7])
+    values = [[steep(np.arange(1, n + 1))[max(1, round(rate * n)) - 1] for n in lengths] for rate in rates]
+    curve, sums = curve_of(values, rates, lengths), [steep(np.arange(1, n + 1)).sum() for n in lengths]
+    np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
+    assert curve.area("sentence").mean == pytest.approx(np.mean(sums)) == 5 * curve.area().mean
+    high = sum(steep(np.arange(1, n + 1))[n // 2:].sum() for n in lengths)
+    assert curve.share_above(0.5) == pytest.approx(high / sum(sums))
+
+
+def test_a_rate_curve_has_the_area_of_all_masks(bert):
+    """By enumeration: one sentence 100 times, each time under masks of its own, at rates that meet each size often."""
+    ids = bert.encode(SENTENCE)
+    exact = exact_curve(bert.at_length(len(ids)), ids[None]).mean
+    curve = bert.rate_curve(bert.sentences([SENTENCE] * 100), [*RATES, 1], generator=torch.Generator().manual_seed(2))
+    area = curve.area("sentence")
+    assert area.mean == pytest.approx(exact.sum(), abs=4 * area.stderr)
+    assert 4 * area.stderr < abs(exact[0] - exact[-1]) / 2  # what equal weights of the rates are off by
 
 
 def test_a_sentence_curve_in_three_units(bert, generator):
@@ -203,14 +238,18 @@ def test_table2_area_sums_99_rates_off_straight_lines():
 
 
 def test_rate_curve_weighs_rows_by_their_length():
-    curve = curve_of([[-1.0, -2.0], [-2.0, -5.0]], rates=(0.25, 0.75), lengths=(30, 10))
-    np.testing.assert_allclose(curve.mean, [-1.25, -2.75])
+    """By hand: level up to the first size and from the last one on, a straight line between them."""
+    curve = curve_of([[-1.0, -2.0], [-2.0, -6.0]], rates=(0.5, 1), lengths=(6, 2))
+    np.testing.assert_allclose(curve.mean, [-1.25, -3])
+    first = -3 - (4 + 5 + 6) / 3  # sizes 1, 2, 3 and 4, 5, 6 of six tokens
+    np.testing.assert_allclose(curve.row_areas, [first, -8])
     by_token, by_sentence = curve.area(), curve.area("sentence")
-    assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-2, 0.75, 1))
-    assert (by_sentence.mean, by_sentence.stderr) == pytest.approx((-40, 15))
-    by_word, factor = curve.area("bits per word"), 40 / 12 / math.log(2)
-    assert (by_word.mean, by_word.stderr) == pytest.approx((2 * factor, 0.75 * factor))
-    assert curve.share_above(0.75) == pytest.approx(0.25 * 2.75 / 2, abs=1e-3)
+    error = math.sqrt(2 * (0.75 * 0.25) ** 2) * math.sqrt(2) * (4 - 8 / 6)
+    assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-2, error, 1))
+    assert (by_sentence.mean, by_sentence.stderr) == pytest.approx((-8, 4 * error))
+    by_word, factor = curve.area("bits per word"), 8 / 12 / math.log(2)
+    assert (by_word.mean, by_word.stderr) == pytest.approx((2 * factor, error * factor))
+    assert curve.share_above(0.75) == pytest.approx((11 / 3 + 6) / 16)
 
 
 @pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
@@ -279,6 +318,53 @@ def test_a_corruption_shows_what_it_says(generator, corruption, masked, any_word
     expected[TOKENIZER.mask_token_id] += masked / 2
     expected[corpus.rows[0][0]] += 1 - (masked + any_word) / 2
     assert ((share - expected).abs() <= 4 * (expected / 6_000).sqrt()).all()
+
+
+class OwnHead(transformers.BertForMaskedLM):
+    """Reads the weights of its head, and does not call it: a hook on the head is not heard."""
+
+    def forward(self, *given, **named):
+        hidden, head = self.cls.predictions.transform(self.bert(*given, **named)[0]), self.cls.predictions.decoder
+        return transformers.modeling_outputs.MaskedLMOutput(logits=hidden @ head.weight.T + head.bias)
+
+
+def test_a_head_that_answers_at_every_place(bert):
+    with torch.random.fork_rng(devices=[]):
+        own = OwnHead(bert.model.config).double()
+    own.load_state_dict(bert.model.state_dict())
+    own = MaskedLM(own, TOKENIZER)
+    torch.testing.assert_close(own.masked_marginals(SENTENCE), bert.masked_marginals(SENTENCE), rtol=0, atol=1e-10)
+
+
+def test_a_network_that_sees_padding_gets_none():
+    """FNet has no attention mask: rows of one length share a pass, and a padded row is refused."""
+    config = transformers.FNetConfig(**SIZE, hidden_size=16, num_hidden_layers=2, intermediate_size=32)
+    lm = MaskedLM.random(config, TOKENIZER, seed=3)
+    together = lm.pseudo_log_likelihood(TEXTS + TEXTS)
+    alone = torch.cat([lm.pseudo_log_likelihood([text]) for text in TEXTS])
+    torch.testing.assert_close(together, torch.cat([alone, alone]), rtol=0, atol=1e-4)
+    padded = torch.tensor([[*lm.encode("a dog"), PAD]])
+    with pytest.raises(ValueError, match="FNetForMaskedLM sees padding.*one length at a time"):
+        lm.at_length(3).conditional_log_prob(padded, torch.tensor([False, True, True]))
+
+
+def test_threads_may_share_a_network(bert):
+    """As in a web service: answers are those of one thread, whatever was asked at the same time."""
+    texts = [" ".join(TEXTS[k % 5].split() * (1 + k % 3)) for k in range(24)]
+    truth = [bert.pseudo_log_likelihood([text]).item() for text in texts]
+    with ThreadPoolExecutor(8) as pool:
+        found = [value.item() for value in pool.map(lambda text: bert.pseudo_log_likelihood([text]), texts)]
+    assert found == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [transformers.BertModel, transformers.BertForSequenceClassification])
+def test_a_network_without_a_trained_head_is_refused(kind, tmp_path):
+    """transformers would fill in a random one."""
+    TOKENIZER.save_pretrained(tmp_path)
+    with torch.random.fork_rng(devices=[]):
+        kind(CONFIGS["BERT"]).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="lacks . weights of BertForMaskedLM, such as cls.predictions.bias.*its vocab"):
+        MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
 
 
 def test_training_alone_and_as_a_distributed_module(generator):
@@ -352,6 +438,8 @@ T5_SIZE = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
     (transformers.GPT2LMHeadModel, {}, TOKENIZER, "causal.*AutoModelForMaskedLM"),
     (transformers.T5ForConditionalGeneration, T5_SIZE, TOKENIZER, "encoder-decoder"),
     (transformers.BertModel, {}, TOKENIZER, "no vocabulary head"),
+    (transformers.PerceiverForMaskedLM, dict(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per_block=1),
+     TOKENIZER, "PerceiverForMaskedLM has no table of word embeddings"),
     (transformers.BertForMaskedLM, {}, NO_MASK, "no mask token"),
     (transformers.BertForMaskedLM, {}, NO_WORDS, "no words but its special tokens"),
     (transformers.BertForMaskedLM, dict(vocab_size=len(TOKENIZER) - 1), TOKENIZER, "load both under the same name"),
@@ -382,7 +470,10 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
     (lambda lm, g: lm.encode("cat " * 50), "50 tokens are more than the model's 38"),
     (lambda lm, g: lm.encode("the [MASK] sat"), "special tokens"),
     (lambda lm, g: lm.curve([SENTENCE], generator=g), "give one text, a string, got list"),
-    (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text"),
+    (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text, got str"),
+    (lambda lm, g: lm.curves((text for text in TEXTS), generator=g), "list of at least one text, got generator"),
+    (lambda lm, g: lm.sentences([]), "list of at least one text, got list"),
+    (lambda lm, g: Corpus([], 0), "a corpus needs at least one row"),
     (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
     (lambda lm, g: lm.curves(TEXTS, num_masks=0, generator=g), "num_masks must be a whole number"),
     (lambda lm, g: lm.sentences(TEXTS).split(0), "num_rows must be a whole number"),
@@ -417,7 +508,9 @@ def test_roberta_counts_positions_from_behind_padding():
 @pytest.mark.parametrize(("text", "lower", "message"), [
     ("E V Q L", True, "does not know 'E', token 1 of 4.*reads 4 of them as .UNK.: its vocabulary has 'E', so it chang"),
     ("e v q l", False, "its vocabulary has 'E': write it so"),
-    ("EVQLXXXVE", False, "does not know 'EVQLXXXVE', token 1 of 1.*single letters, write them with spaces"),
+    ("evql", False, "its vocabulary has the letters of 'EVQL': write them so"),
+    ("EVQLXVE", False, "its vocabulary has no 'X': leave it out, or replace it; if its words are single letters, "),
+    ("EVQLVEVE", False, "does not know 'EVQLVEVE', token 1 of 1.*: if its words are single letters, write th"),
     ("E V X L", False, "does not know 'X', token 3 of 4.*reads 1 of them.*correct the text.*allow_unknown=True"),
 ])
 def test_unknown_words_are_named_with_their_place_and_a_way_out(text, lower, message):

@@ -93,7 +93,8 @@ def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkey
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ModuleNotFoundError) as error:
         call()
-    assert str(error.value) == f'{missing} is not installed: pip install "mptlml[{extra}]"'
+    assert str(error.value) == \
+        f'{missing} is not installed: in a copy of the repository of mptlml, pip install ".[{extra}]"'
 
 
 @pytest.mark.parametrize("kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer])

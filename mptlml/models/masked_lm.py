@@ -22,7 +22,7 @@ from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
 from .passes import NO_TOKEN, Look, Passes, Read, log_prob_of
-from .text_curves import RATES, Corpus, RateCurve, TextCurve
+from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
 
@@ -42,11 +42,24 @@ class MaskedLM(Passes):
     @classmethod
     def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu", local_files_only: bool = False,
                         **options: Any) -> "MaskedLM":
-        """A model by name or folder, as `AutoModelForMaskedLM` finds it. Raises ValueError for any other kind."""
+        """A model by name or folder, as `AutoModelForMaskedLM` finds it.
+
+        Raises ValueError for any other kind, and for one that was saved without its vocabulary head.
+        """
         with needs("text"):
-            from transformers import AutoModelForMaskedLM, AutoTokenizer  # slow to import: only where it is needed
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local_files_only)
-        model = AutoModelForMaskedLM.from_pretrained(name, local_files_only=local_files_only)
+            # slow to import: only where they are needed
+            from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+        where: dict[str, Any] = dict(local_files_only=local_files_only)
+        config = AutoConfig.from_pretrained(name, **where)
+        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+            raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language models that "
+                             "AutoModelForMaskedLM loads")
+        tokenizer = AutoTokenizer.from_pretrained(name, **where)
+        with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
+            model, loaded = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **where)
+        if missing := sorted(loaded["missing_keys"]):
+            raise ValueError(f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]}, "
+                             "which would be random: take a model that was saved with its vocabulary head")
         return cls(model.to(device), tokenizer, **options)
 
     @classmethod
@@ -73,8 +86,8 @@ class MaskedLM(Passes):
 
     def sentences(self, texts: Sequence[str]) -> Corpus:
         """A Corpus whose rows are the texts, one each. Raises ValueError as `encode`, or for no text at all."""
-        if isinstance(texts, str) or not len(texts):
-            raise ValueError("give a list of at least one text")
+        if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
+            raise ValueError(f"give a list of at least one text, got {type(texts).__name__} {str(texts)[:40]!r}")
         return Corpus([self.encode(text) for text in texts], sum(len(text.split()) for text in texts))
 
     def blocks(self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None) -> Corpus:
@@ -110,7 +123,7 @@ class MaskedLM(Passes):
             word = text[at.start: at.end] if at else text
             raise ValueError(f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
                              f"and reads {ids.count(unknown)} of them as {self.tokenizer.unk_token}: "
-                             f"{_spelling(word, self.tokenizer.get_vocab())}, or say allow_unknown=True")
+                             f"{_spelling(word, self.tokenizer)}, or say allow_unknown=True")
         return ids
 
     def at_length(self, num_tokens: int) -> "AtLength":
@@ -118,16 +131,18 @@ class MaskedLM(Passes):
         return AtLength(self, num_tokens)
 
     def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator) -> TextCurve:
-        """The MPT curve of one text at exact mask sizes: a TextCurve (sizes: all, or see `spaced_sizes`)."""
-        return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
+        """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` with share_masks=True."""
+        return self.curves([text], sizes, num_masks=num_masks, share_masks=True, generator=generator)[0]
 
     @torch.no_grad()
     def curves(self, texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None = None, *, num_masks: int = 1,
-               generator: Generator) -> list[TextCurve]:
-        """The MPT curve of each text. Texts of one length share their masks, so `TextCurve.minus` can compare them.
+               share_masks: bool = False, generator: Generator) -> list[TextCurve]:
+        """The MPT curve of each text.
 
-        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). The masks
-        follow from the generator and a text's length alone, whatever other texts there are.
+        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). share_masks:
+        give texts of one length the same masks, so that `TextCurve.minus` can compare them; their errors are then not
+        independent, and the error of a mean over texts does not follow from them. Masks follow from the generator, a
+        text's length and, where each text has its own, its place in the list; other texts change nothing.
         """
         rows = self.sentences(texts).rows
         check_count(num_masks, "num_masks")
@@ -137,20 +152,23 @@ class MaskedLM(Passes):
             asked = sizes(length) if callable(sizes) else sizes
             every[length] = check_sizes(torch.arange(1, length + 1) if asked is None else asked, length).unique()
 
+        def decided_by(i: int) -> tuple[int, ...]:
+            return (seed, lengths[i]) if share_masks else (seed, lengths[i], i)
+
         @lru_cache(maxsize=2)
-        def masked(length: int) -> Tensor:
+        def masked(length: int, *seeds: int) -> Tensor:
             drawn = every[length].repeat_interleave(num_masks)
-            return ~random_masks(length, drawn, generator=draws.seeded(seed, length))
+            return ~random_masks(length, drawn, generator=draws.seeded(*seeds))
 
         counts = [num_masks * len(every[length]) for length in lengths]
         found: list[Any] = [None] * len(rows)
-        for i, answer in self._answers(lengths, counts, self._hide(rows, lambda i: masked(lengths[i]))):
+        for i, answer in self._answers(lengths, counts, self._hide(rows, lambda i: masked(lengths[i], *decided_by(i)))):
             size = every[lengths[i]].repeat_interleave(num_masks)
             mask = torch.arange(len(size)).repeat_interleave(size)  # the one to which each answer belongs
             scores = (answer.new_zeros(len(size)).index_add(0, mask, answer) / size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 True, len(texts[i].split()), scores.numpy(), seed)
+                                 True, len(texts[i].split()), scores.numpy(), decided_by(i))
         return found
 
     @torch.no_grad()
@@ -192,7 +210,7 @@ class MaskedLM(Passes):
                    corruption: str = "mask", generator: Generator) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
 
-        At rate r every row hides round(r D) of its D tokens, at least one, drawn afresh for each rate and mask. What is
+        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask. What is
         drawn for a row follows from the generator and the row's number in the corpus: curves of the parts of a corpus
         (`Corpus.split`), each from the same seed, are together (`RateCurve.joined`) the curve of the whole.
         corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
@@ -205,7 +223,7 @@ class MaskedLM(Passes):
         check_count(num_masks, "num_masks")
         check_choice(corruption, CORRUPTIONS, "corruption")
         seed, lengths = draws.seed(generator), np.array([len(ids) for ids in corpus.rows])
-        sizes = torch.from_numpy(np.maximum(1, np.round(np.outer(lengths, rates)))).long()  # [N, S]
+        sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))  # [N, S]
         each = sizes.repeat_interleave(num_masks, 1)
 
         @lru_cache(maxsize=2)
@@ -278,13 +296,20 @@ class AtLength:
         return found.to(x.device, torch.promote_types(precision, torch.float32))
 
 
-def _spelling(word: str, vocabulary: dict[str, int]) -> str:
+def _spelling(word: str, tokenizer: Any) -> str:
     """What to do about a word that the tokenizer does not know."""
+    vocabulary = tokenizer.get_vocab()
     if word in vocabulary:
         return f"its vocabulary has {word!r}, so it changes texts first: load it with do_lower_case=False"
-    other = next((form for form in (word.upper(), word.lower()) if form in vocabulary), None)
-    if other:
-        return f"its vocabulary has {other!r}: write it so"
-    if len(word) > 1 and 2 * sum(letter in vocabulary for letter in word) > len(word):
-        return "if its words are single letters, write them with spaces between"
-    return "correct the text, or load the tokenizer that the model was trained with"
+    for form in (word.upper(), word.lower()):
+        if form in vocabulary or form != word and vocabulary.keys() >= set(form):
+            return f"its vocabulary has {form!r}: write it so" if form in vocabulary else \
+                f"its vocabulary has the letters of {form!r}: write them so"
+    known = [letter for letter in word if letter in vocabulary]
+    if 2 * len(known) <= len(word):
+        return "correct the text, or load the tokenizer that the model was trained with"
+    advice = [f"its vocabulary has no {letter!r}: leave it out, or replace it"
+              for letter in dict.fromkeys(word) if letter not in vocabulary]
+    if tokenizer.unk_token_id in tokenizer("".join(known), add_special_tokens=False).input_ids:
+        advice.append("if its words are single letters, write them with spaces between")
+    return "; ".join(advice)

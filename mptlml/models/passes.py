@@ -5,7 +5,9 @@ it is asked only: memory is bounded by the tokens of one pass, however many text
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -15,7 +17,9 @@ from tqdm import tqdm
 from ..checks import check_count
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
+LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
+ADVICE = "load a masked language model with AutoModelForMaskedLM"
 Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, stop) -> (ids, shown, asked) [n, D]
 Read = Callable[[Tensor, Tensor], Tensor]  # (logits [n, V], true tokens [n]) -> what is kept of them [n, ...]
 
@@ -38,7 +42,10 @@ class Passes:
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
         self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
-        self.vocab_size = model.get_input_embeddings().num_embeddings
+        table = model.get_input_embeddings()
+        if not hasattr(table, "num_embeddings"):
+            raise ValueError(f"{type(model).__name__} has no table of word embeddings: {ADVICE}")
+        self.vocab_size = table.num_embeddings
         _check_vocabularies(self)
         own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
         start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
@@ -47,6 +54,7 @@ class Passes:
         self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
         _check_bidirectional(self)
+        self.pads = _sees_no_padding(self)
 
     def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
                  read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
@@ -68,14 +76,17 @@ class Passes:
                         yield i, torch.cat(parts.pop(i))
 
     def _batches(self, lengths: Sequence[int], num_masks: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-        """Parts (row, first mask, last mask + 1) that go through the network together: at most `batch_tokens`."""
+        """Parts (row, first mask, last mask + 1) that go through the network together: at most `batch_tokens`.
+
+        Rows of several lengths share a pass only where the network does not see padding.
+        """
         batch: list[tuple[int, int, int]] = []
         held = 0
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest row of a batch sets its width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < num_masks[i]:
-                if held >= most:
+                if batch and (held >= most or not self.pads and lengths[batch[0][0]] != lengths[i]):
                     yield batch
                     batch, held = [], 0
                 stop = min(num_masks[i], start + most - held)
@@ -94,6 +105,9 @@ class Passes:
                              for column, fill in zip(zip(*parts, strict=True), (NO_TOKEN, 0, False), strict=True))
         count, before, after = len(ids), len(self.prefix), torch.tensor(self.suffix, dtype=torch.long)
         length = before + (ids != NO_TOKEN).sum(1, keepdim=True)  # to the end of the text, [count, 1]
+        if not self.pads and (length < before + width).any():
+            raise ValueError(f"{type(self.model).__name__} sees padding, for it ignores the attention mask: "
+                             "ask it about rows of one length at a time")
         framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), shown,
                             after.expand(count, -1)], 1)
         place = torch.arange(framed.shape[1])
@@ -110,13 +124,13 @@ class Passes:
         """
         where = where.to(self.device)
         head = self.model.get_output_embeddings()
-        hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
-        try:
-            with torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
-                    torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
+        with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
+                torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
+            hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
+            try:
                 logits = self.passes(given.to(self.device), attention_mask=seen.to(self.device)).logits
-        finally:
-            hook.remove()
+            finally:
+                hook.remove()
         logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
         return logits if logits.dtype == torch.float64 else logits.float()
 
@@ -149,11 +163,10 @@ def _check_vocabularies(net: Passes) -> None:
 
 def _check_bidirectional(net: Passes) -> None:
     """Refuse models that cannot see to the right of a hole, or have no vocabulary head. Raises ValueError."""
-    advice = "load a masked language model with AutoModelForMaskedLM"
     if getattr(net.model.config, "is_encoder_decoder", False):
-        raise ValueError(f"{type(net.model).__name__} is an encoder-decoder model: {advice}")
+        raise ValueError(f"{type(net.model).__name__} is an encoder-decoder model: {ADVICE}")
     if net.model.get_output_embeddings() is None:
-        raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {advice}")
+        raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {ADVICE}")
     words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))
     one, other = words[:2]
     given = torch.tensor([[net.tokenizer.mask_token_id, one, right] for right in (one, other)])
@@ -162,6 +175,19 @@ def _check_bidirectional(net: Passes) -> None:
         logits = net._logits(given, torch.ones_like(given), first)
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
         raise ValueError(f"{type(net.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
-                         f"{net.vocab_size} tokens: {advice}")
+                         f"{net.vocab_size} tokens: {ADVICE}")
     if torch.equal(logits[0], logits[1]):
-        raise ValueError(f"{type(net.model).__name__} does not see to the right of a hole, as a causal model: {advice}")
+        raise ValueError(f"{type(net.model).__name__} does not see to the right of a hole, as a causal model: {ADVICE}")
+
+
+def _sees_no_padding(net: Passes) -> bool:
+    """Whether a hidden word's logits stay the same, to rounding, when padding follows the text."""
+    framed = torch.tensor([[*net.prefix, net.tokenizer.mask_token_id, *net.suffix]])
+    more = min(8, net.max_tokens - 1)
+    padded = pad(framed, (0, more), value=net.tokenizer.pad_token_id or 0)
+    hole = torch.arange(padded.shape[1])[None] == len(net.prefix)
+    with torch.no_grad():
+        alone = net._logits(framed, torch.ones_like(framed), hole[:, : framed.shape[1]])
+        among = net._logits(padded, pad(torch.ones_like(framed), (0, more)), hole)
+    precision = torch.finfo(net.dtype or next(net.model.parameters()).dtype).eps
+    return bool((alone - among).abs().max() <= precision**0.5 * (alone.abs().max() + 1))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..checks import check_choice, check_count, check_sizes
-from ..curve import Estimate, ScoreCurve
+from ..curve import Estimate, ScoreCurve, straight_lines
 from ..score import mask_variance
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
@@ -25,11 +25,16 @@ class Corpus:
     """Rows of token ids, long [D_i] each, and how many words of the text they hold together.
 
     first: the number of the first row, where the corpus is a part of a larger one: draws follow the numbers of rows.
+    Raises ValueError: no rows.
     """
 
     rows: list[Tensor]
     num_words: float
     first: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("a corpus needs at least one row")
 
     def split(self, num_rows: int) -> list["Corpus"]:
         """Parts of `num_rows` rows, the last perhaps of fewer, to be scored apart; words are shared out by tokens."""
@@ -43,7 +48,8 @@ class Corpus:
 class RateCurve:
     """Mean log-probability of a masked token by masking rate.
 
-    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens; num_words of all rows together.
+    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens; num_words of all rows together. A row
+    of D tokens has `hidden_tokens(r, D)` of them masked at rate r.
     """
 
     rates: np.ndarray
@@ -66,53 +72,66 @@ class RateCurve:
 
     @property
     def weights(self) -> np.ndarray:
-        """Share of each rate in the area [S], summing to 1: straight lines between rates, level beyond the ends."""
-        edges = np.concatenate([[0.0], (self.rates[1:] + self.rates[:-1]) / 2, [1.0]])
-        return np.diff(edges)
+        """Share of each rate in the area of each row [S, N], summing to 1 over the rates.
+
+        The area is the sum over the sizes m = 1..D, read as `ScoreCurve.weights` says.
+        """
+        each = {int(n): straight_lines(hidden_tokens(self.rates, n), n).mean(1) for n in np.unique(self.lengths)}
+        return np.stack([each[int(n)] for n in self.lengths], 1)
+
+    @property
+    def row_areas(self) -> np.ndarray:
+        """The area of each row, nats per row [N]."""
+        return (self.weights * self.scores).sum(0) * self.lengths
 
     def area(self, unit: str = "token") -> Estimate:
         """The area, an Estimate of the log-likelihood averaged over orders; its error is over rows.
 
         unit: "token" or "sentence" (nats per token or per row), or "bits per word", which is positive: smaller is
-        better. Raises ValueError: another unit.
+        better. The error does not cover the sizes that are read off straight lines. Raises ValueError: another unit.
         """
         factor = _unit_factor(unit, self.lengths.mean(), self.lengths.sum(), self.num_words)
         return self.weighted(self.weights, factor)
 
     def weighted(self, weights: np.ndarray, factor: float = 1.0) -> Estimate:
-        """The sum over rates of weights [S] times the mean, times `factor`; the error is over rows."""
-        rows = weights @ self.scores
+        """Each row's sum over rates of weights [S, N or 1] times its scores, on average, times `factor`.
+
+        Every token of the corpus counts alike; the error is over rows.
+        """
+        rows = (weights * self.scores).sum(0)
         mean = float(rows @ self.lengths / self.lengths.sum())
         return Estimate(mean * factor, _row_error(rows, self.lengths) * abs(factor), len(rows) - 1)
 
     def share_above(self, rate: float) -> float:
-        """Share of the area that lies at masking rates above `rate`, in [0, 1]."""
-        fine = np.linspace(0, 1, 10001)
-        height = np.interp(fine, self.rates, self.mean)
-        return float(np.trapezoid(height[fine >= rate], fine[fine >= rate]) / np.trapezoid(height, fine))
+        """Share of the area that lies at masking rates above `rate`, in [0, 1]: at sizes m > rate x D of a row."""
+        high, whole = 0.0, 0.0
+        for scores, length in zip(self.scores.T, self.lengths, strict=True):
+            every = scores @ straight_lines(hidden_tokens(self.rates, length), length)
+            high, whole = high + every[int(rate * length + 1e-9):].sum(), whole + every.sum()
+        return float(high / whole)
 
 
 @dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
     """The MPT curve of one text: a ScoreCurve that knows its words, its scores under each mask, and their seed.
 
-    scores [S, P], nats per token, of P masks per size; curves of one seed and length have these masks in common.
+    scores [S, P], nats per token, of P masks per size; curves of the same `seed`, sizes and P have masks in common.
     """
 
     num_words: int
     scores: np.ndarray
-    seed: int
+    seed: tuple[int, ...]
 
     def minus(self, other: "TextCurve") -> ScoreCurve:
         """This curve minus another under the same masks: its area is the difference, with the error of the pairs.
 
         What both texts owe to the masks cancels, as for a mutant and its original. Raises ValueError: curves of other
-        lengths, sizes or masks (`MaskedLM.curves` gives texts of one length the same masks).
+        lengths, sizes or masks (`MaskedLM.curves` shares them between texts of one length with share_masks=True).
         """
         here, there = ((c.num_tokens, c.sizes.tolist(), c.scores.shape[1], c.seed) for c in (self, other))
         if here != there:
             raise ValueError(f"curves of {here[0]} and {there[0]} tokens have no masks in common: take texts of one "
-                             "length, in one call of curves")
+                             "length, in one call of curves with share_masks=True")
         scores = torch.from_numpy(self.scores - other.scores)
         variance, dof = (part.numpy() for part in mask_variance(scores, shared=True))
         return ScoreCurve(self.num_tokens, self.sizes, scores.mean(1).numpy(), variance, dof, None, True)
@@ -140,6 +159,11 @@ class TextCurve(ScoreCurve):
         return abs(float(coarse - self.weights @ self.mean))
 
 
+def hidden_tokens(rates: np.ndarray | Sequence[float], length: int) -> np.ndarray:
+    """How many of a row's `length` tokens are masked at each rate, whole numbers [S]: round(r D), and at least one."""
+    return np.maximum(1, np.round(np.asarray(rates) * length)).astype(int)
+
+
 def spaced_sizes(num_tokens: int, count: int) -> Tensor:
     """At most `count` mask sizes of 1..D, long [S], with both ends, near which they are dense: curves bend there."""
     check_count(count, "count", at_least=2)
@@ -156,7 +180,7 @@ def table2_area(curve: RateCurve) -> Estimate:
     does not have are read off straight lines, and off the nearest rate beyond the ends. The error is over rows.
     """
     weights = np.array([np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))])
-    return curve.weighted(512 * 0.01 * weights)
+    return curve.weighted(512 * 0.01 * weights[:, None])
 
 
 def order_gap(log_probs: Tensor) -> Tensor:
