@@ -3,12 +3,16 @@
 import copy
 import json
 import os
+import shutil
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from fakes import saved_network
 
 from mptlml import __main__ as command
@@ -41,12 +45,14 @@ def whole(lm, tmp_path_factory):
 
 
 def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
+    """Each text has masks of its own, which follow from the seed and its place."""
     lines = read_scores(whole)
     assert [line["text"] for line in lines] == [*range(len(TEXTS))]
     for number in (0, UNIT + 2, len(TEXTS) - 1):
         line, text = lines[number], TEXTS[number]
-        sizes = spaced_sizes(len(lm.encode(text)), 3)
-        curve = lm.curve(text, sizes, num_masks=2, generator=draws.seeded(0))
+        first = number // UNIT * UNIT
+        curve = lm.curves(TEXTS[first: number + 1], partial(spaced_sizes, count=3), num_masks=2,
+                          generator=draws.seeded(0, first))[-1]
         area = curve.area()
         assert (line["area"], line["area_error"]) == pytest.approx((area.mean, area.stderr), abs=1e-5)
         assert line["quadrature_error"] == pytest.approx(curve.quadrature_error, abs=1e-5)
@@ -54,6 +60,26 @@ def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
         orders = random_orders(line["tokens"], 2, generator=draws.seeded(0, number))
         assert line["order_spread"] == pytest.approx(lm.chain_rule(text, orders).sum(-1).std().item(), abs=1e-5)
         np.testing.assert_allclose(mean_curve([line], np.array(line["sizes"]) / line["tokens"]), curve.mean, atol=1e-5)
+
+
+def test_the_mean_curve_is_a_mean_over_texts():
+    lines = [dict(sizes=[1, 2], tokens=2, scores=[-1.0, -3.0]), dict(sizes=[1, 4], tokens=4, scores=[-2.0, -8.0])]
+    np.testing.assert_allclose(mean_curve(lines, np.array([0.5, 0.75, 1])), [-2.5, -4, -5.5])
+
+
+def test_the_error_of_a_mean_area_is_that_of_its_scatter(lm, tmp_path):
+    """One text 24 times, so that the masks are the only noise: the error over texts is what seeds scatter by.
+
+    With masks in common the texts would score alike, and the error would be 0.
+    """
+    means, errors = [], []
+    for seed in range(30):
+        path = score_corpus(lm, [TEXTS[4]] * 24, tmp_path / f"{seed}.jsonl", num_sizes=3, num_masks=1, num_orders=0,
+                            seed=seed)
+        areas = np.array([line["area"] for line in read_scores(path)])
+        means.append(areas.mean())
+        errors.append(areas.std(ddof=1) / 24**0.5)
+    assert np.std(means, ddof=1) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=0.35)  # 2.7 of its errors
 
 
 def test_a_line_that_was_cut_off_is_written_again(lm, whole, tmp_path):
@@ -64,28 +90,90 @@ def test_a_line_that_was_cut_off_is_written_again(lm, whole, tmp_path):
     assert path.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("what", ["model", "weights"])
-def test_another_model_does_not_go_on_with_the_file(lm, whole, what):
-    """Nor do other weights under its name, as after another training: half a billionth of one of them is enough."""
+def test_other_weights_do_not_go_on_with_the_file(lm, whole):
+    """As after another training under the same name: half a billionth of one of them is enough."""
     other = copy.deepcopy(lm)
-    if what == "model":
-        other.model.config._name_or_path = "another"
-    else:
-        weight = next(other.model.parameters()).data.view(-1)
-        weight[7] = weight[7].nextafter(weight[7] + 1)
-    with pytest.raises(ValueError, match=f'was written with {{"{what}": .*choose another file'):
+    weight = next(other.model.parameters()).data.view(-1)
+    weight[7] = weight[7].nextafter(weight[7] + 1)
+    with pytest.raises(ValueError, match='was written with {"weights": .*choose another file'):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
+
+
+@pytest.mark.parametrize("change", ["words", "frame"])
+def test_another_tokenizer_does_not_go_on_with_the_file(lm, whole, change):
+    """The same texts and weights, and other token ids, or other special tokens around them."""
+    other = copy.deepcopy(lm)
+    if change == "frame":
+        other.suffix = []
+    else:
+        other.encode = lambda text: lm.encode(text).flip(0)
+    with pytest.raises(ValueError, match="another text number 0, or by another tokenizer"):
+        score_corpus(other, TEXTS, whole, resume=True, **FEW)
+
+
+def test_the_same_model_in_another_place_goes_on(lm, whole, tmp_path):
+    """Its weights tell it, not its name; and brackets in the name of a file are letters like others."""
+    other = copy.deepcopy(lm)
+    other.model.config._name_or_path = "/elsewhere/net"
+    path = tmp_path / "s[1].jsonl"
+    for part in (0, 1):
+        score_corpus(other, TEXTS, path, part=part, parts=2, **FEW)
+    begun = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus_scores, "_score", lambda *given: begun.append(given))
+        score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert not begun and path.read_bytes() == whole.read_bytes()
+
+
+def test_parts_of_another_run_are_let_be(lm, whole, tmp_path):
+    (tmp_path / "scores.large.1-of-2.jsonl").write_text("of another run\n", encoding="utf-8")
+    path = score_corpus(lm, TEXTS, tmp_path / "scores.jsonl", resume=True, **FEW)
+    assert path.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("The cat sat on the mat.\n", "line 1 of .*is not from a file of scores"),
+    ("one line without an end", "line 1 of .*is not from a file of scores"),
+    ("[1, 2]\n", "line 1 of .*is not from a file of scores"),
+    ("{settings}nonsense\n", "line 2 of .*is not from a file of scores"),
+])
+def test_what_is_no_file_of_scores_is_not_gone_on_with(lm, whole, tmp_path, content, message):
+    path = tmp_path / "notes.txt"
+    path.write_text(content.replace("{settings}", whole.read_text().splitlines(keepends=True)[0]), encoding="utf-8")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=message):
+        score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, whole, tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(whole.read_bytes())
+    for part, parts in ((0, 1), (1, 2)):
+        own = path if parts == 1 else tmp_path / "scores.2-of-2.jsonl"
+        own.write_bytes(whole.read_bytes())
+        with pytest.raises(ValueError, match="exists: go on with it by resume=True, or replace it by overwrite=True"):
+            score_corpus(lm, TEXTS[:1], path, part=part, parts=parts, **FEW)
+        assert own.read_bytes() == whole.read_bytes()
+    score_corpus(lm, TEXTS[:1], path, overwrite=True, **FEW)
+    assert [line["text"] for line in read_scores(path)] == [0]
+
+
+def test_a_file_that_is_being_written_can_be_read(whole, tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(whole.read_bytes()[:-30])
+    assert read_scores(path) == read_scores(whole)[:-1]
 
 
 def test_what_was_finished_before_a_kill_is_kept(lm, whole, tmp_path, monkeypatch):
     """A unit is in the file when the next one begins, and is not scored again."""
     path, score, begun = tmp_path / "scores.jsonl", corpus_scores._score, []
 
-    def score_or_die(lm, texts, unit, *counts):
+    def score_or_die(lm, texts, heads, unit, *counts):
         begun.append((unit[0], len(read_scores(path))))
         if len(begun) == 2:
             raise KeyboardInterrupt
-        return score(lm, texts, unit, *counts)
+        return score(lm, texts, heads, unit, *counts)
 
     monkeypatch.setattr(corpus_scores, "_score", score_or_die)
     with pytest.raises(KeyboardInterrupt):
@@ -96,10 +184,14 @@ def test_what_was_finished_before_a_kill_is_kept(lm, whole, tmp_path, monkeypatc
 
 
 def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
-    """Each writes its units; then the command alone brings them together, and says and draws what they are."""
-    (folder / "texts.txt").write_text("\n".join(TEXTS) + "\n\n", encoding="utf-8")
+    """Each writes its units; then the command alone brings them together, and says and draws what they are.
+
+    Texts are numbered by their lines, as a mark of the byte order and blank lines change nothing else.
+    """
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\ufeff\n" + "\n".join(TEXTS) + "\n\n", encoding="utf-8")
     path, picture = tmp_path / "scores.jsonl", tmp_path / "curve.svg"
-    words = ["score", folder / "texts.txt", "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
+    words = ["score", texts, "--model", folder, "-o", path, "--sizes", 3, "--masks", 2, "--orders", 2,
              "--device", "cpu", "--resume"]
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--max-restarts", 1, "-m", "mptlml"]
     subprocess.run([sys.executable, "-m", *map(str, launch + words)], check=True,
@@ -107,10 +199,12 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
     assert [len(read_scores(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
     monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("nothing is left to be scored"))
     command.main([*map(str, words), "--curve", str(picture)])
-    assert path.read_bytes() == whole.read_bytes()
+    found = read_scores(path)
+    assert [line.pop("text") for line in found] == [*range(2, len(TEXTS) + 2)]
+    assert found == [{key: line[key] for key in line if key != "text"} for line in read_scores(whole)]
     assert "<svg" in picture.read_text()
     said = capsys.readouterr().out
-    area = np.mean([line["area"] for line in read_scores(path)])
+    area = np.mean([line["area"] for line in found])
     assert f"{len(TEXTS)} texts" in said and f"{area:.2f} +-" in said and "rank correlation" in said
 
 
@@ -120,7 +214,12 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
     (dict(texts=["a dog", *TEXTS[1:]]), "scores of another text number 0"),
     (dict(texts=TEXTS[:2]), "scores of another text number"),
     (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "scores of another text number 4"),  # it begins alike
-    (dict(part=2, parts=2), r"part 2 of 2 must be one of 0..1"),
+    (dict(texts=["the cat", "50 %", "%", "a dog"]), "text 1: .*does not know '50'.* .1 more of 4 cannot be scored"),
+    (dict(texts=[]), "no texts"),
+    (dict(numbers=[1, 3]), "one for each of 35 texts, got 2"),
+    (dict(numbers=[*range(34), 33]), "numbers must increase"),
+    (dict(part=2, parts=2), r"part must be one of 0..1, got 2"),
+    (dict(overwrite=True), "either resume=True or overwrite=True"),
     (dict(num_orders=1), "num_orders must be 0 or at least 2"),
     (dict(num_sizes=1), "num_sizes.*at least 2"),
 ])
@@ -131,15 +230,103 @@ def test_bad_input_is_refused_before_work_starts(lm, whole, change, message):
     assert whole.read_bytes() == before
 
 
-def test_the_command_leaves_with_a_message(folder, tmp_path):
-    for words, message in (([tmp_path / "no.txt"], "No such file"), ([folder / "config.json"], "does not know")):
-        with pytest.raises(SystemExit, match=message):
-            command.main([str(word) for word in ["score", *words, "--model", folder, "-o", tmp_path / "s.jsonl"]])
+def test_another_size_of_passes_does_not_go_on_with_the_file(folder, whole):
+    """Rounding would differ."""
+    other = MaskedLM.from_pretrained(str(folder), batch_tokens=64)
+    with pytest.raises(ValueError, match='was written with {"batch_tokens": 1024}, not with {"batch_tokens": 64}'):
+        score_corpus(other, TEXTS, whole, resume=True, **FEW)
+
+
+LATIN, SHORT = "latin.txt", "short.txt"
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["no.txt"], "No such file.*no.txt"),
+    (["wrong.txt"], "line 3: the tokenizer does not know '%'.*or say --allow-unknown .1 more of 3 cannot be scored"),
+    (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text$"),
+    (["empty.txt"], "empty.txt holds no text"),
+    ([LATIN], "latin.txt is not a text file in UTF-8"),
+    ([SHORT, "-o", SHORT], "--output is the file of texts too"),
+    ([SHORT, "-o", "./" + SHORT, "--overwrite"], "--output is the file of texts too"),
+    ([SHORT, "-o", "linked.txt", "--overwrite"], "--output is the file of texts too"),
+    ([SHORT, "-o", LATIN], "latin.txt exists: go on with it by --resume, or replace it by --overwrite"),
+    ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of scores"),
+    ([SHORT, "-o", ".", "--overwrite"], "no ordinary file: ."),
+    ([SHORT, "-o", "no/such/s.jsonl"], "--output: no/such is no folder that can be written to"),
+    ([SHORT, "--curve", "no/such/c.svg"], "--curve: no/such is no folder that can be written to"),
+    ([SHORT, "--curve", "c.xyz"], "--curve c.xyz must end in one of .svg, .png, .pdf"),
+    ([SHORT, "--curve", "s.jsonl"], "--curve is --output too"),
+    ([SHORT, "--curve", "drawn.svg"], "drawn.svg exists: choose another picture, or replace it by --overwrite"),
+    ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
+    ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
+    ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used"),
+    ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
+    ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
+    ([SHORT, "--model", "torn"], "--model torn cannot be used"),
+])
+def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path, monkeypatch, words, message):
+    """What a user can do wrong, in the command's words; and before the model is asked anything."""
+    monkeypatch.chdir(tmp_path)
+    for name, content in ((LATIN, "caf\xe9".encode("latin-1")), (SHORT, b"the cat\na dog\n"), ("empty.txt", b"\n \n"),
+                          ("wrong.txt", b"the cat\n\n5 %\n%\n".replace(b"5 ", b"")), ("long.txt", b"cat " * 600),
+                          ("drawn.svg", b"<svg/>")):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "linked.txt").symlink_to(SHORT)
+    bad_model(folder, *(word for word in words if word in ("headless", "gpt", "torn")))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("work has begun"))
+    usual = [] if "--model" in words else ["--model", str(folder)]
+    with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
+        command.main(["score", *words, *usual, *([] if "-o" in words else ["-o", "s.jsonl"])])
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def bad_model(folder, kind=None):
+    """In the working folder: a network without a head, a causal one, or one whose weights were cut short."""
+    if kind is not None:
+        shutil.copytree(folder, kind)
+    if kind == "headless":
+        shutil.rmtree(kind)
+        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(kind)
+        with torch.random.fork_rng(devices=[]):  # it has a pooler that the folder lacks
+            transformers.BertModel.from_pretrained(folder).save_pretrained(kind)
+    elif kind == "gpt":
+        transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(kind)
+    elif kind == "torn":
+        weights = Path(kind, "model.safetensors")
+        weights.write_bytes(weights.read_bytes()[:1000])
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--orders", "1"], "argument --orders: must be 0 or at least 2, got 1"),
+    (["--sizes", "1"], "argument --sizes: must be at least 2, got 1"),
+    (["--masks", "0"], "argument --masks: must be at least 1, got 0"),
+    (["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
+    (["--seed", "x"], "argument --seed: invalid whole number value: 'x'"),
+    (["--resume", "--overwrite"], "not allowed with argument"),
+])
+def test_counts_are_read_in_the_commands_words(words, message, capsys):
+    with pytest.raises(SystemExit):
+        command.main(["score", "texts.txt", "--model", "m", "-o", "s.jsonl", *words])
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("the cat")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(SystemExit, match=r'not installed: in a copy .*pip install "\.\[text\]"'):
+        command.main(["score", str(tmp_path / "t.txt"), "--model", str(folder), "-o", str(tmp_path / "s.jsonl"),
+                      "--curve", str(tmp_path / "c.svg")])
+    assert len([*tmp_path.iterdir()]) == 1
 
 
 def test_scores_without_orders_or_errors_are_valid_json(lm, tmp_path):
     path = score_corpus(lm, TEXTS[:2], tmp_path / "s.jsonl", num_sizes=3, num_masks=1, num_orders=0)
     line = json.loads(path.read_text().splitlines()[1], parse_constant=pytest.fail)
     assert line["area_error"] is line["order_spread"] is None
-    assert "2 texts" in command._summary(read_scores(path))
+    said = command._summary(read_scores(path))
+    assert "2 texts" in said and "spread over orders" not in said and "nan" not in said
+    one = command._summary(read_scores(path)[:1])
+    assert one.startswith("1 text, 3 tokens") and "nan" not in one and "+-" not in one
     assert torch.tensor([line["area"]]).isfinite()

@@ -8,13 +8,16 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from tqdm import tqdm
 
 from .. import draws
@@ -26,37 +29,45 @@ from .text_curves import spaced_sizes
 UNIT = 16  # texts
 
 
-def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, num_sizes: int = 16, num_masks: int = 4,
-                 num_orders: int = 4, seed: int = 0, part: int = 0, parts: int = 1, resume: bool = False) -> Path:
+def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Sequence[int] | None = None,
+                 num_sizes: int = 16, num_masks: int = 4, num_orders: int = 4, seed: int = 0, part: int = 0,
+                 parts: int = 1, resume: bool = False, overwrite: bool = False) -> Path:
     """Write one line of JSON for each text, in order, and return the path of the file. All scores are in nats per text.
 
-    A line holds `text` (its number, from 0), how it `begins` and its `digest`, `tokens`, `area` with `area_error` (of
-    `num_masks` masks per size) and `quadrature_error` (of `num_sizes` sizes in place of all), `pseudo_log_likelihood`,
-    `order_spread` over `num_orders` orders (none where 0), and the curve: `sizes` and `scores` in nats per token.
+    A line holds `text` (its number: that in `numbers`, which increase, or its place from 0), how it `begins`, a
+    `digest` of it and its token ids, `tokens`, `area` with `area_error` (of `num_masks` masks per size, each text its
+    own) and `quadrature_error` (of `num_sizes` sizes in place of all), `pseudo_log_likelihood`, `order_spread` over
+    `num_orders` orders (none where 0), and the curve: `sizes` and `scores` in nats per token. The first line of the
+    file holds the settings.
 
     part of parts: score every `parts`-th unit only, into a file of its own beside `path`; a last call with parts = 1
-    and resume=True brings the files together. resume: keep the lines that such files hold. Raises ValueError before
-    work starts: a text that cannot be scored, counts out of range, lines of other settings, texts, models or weights.
+    and resume=True brings the files together. resume: keep the lines that such files hold; overwrite: replace a file
+    that exists. Raises ValueError before work starts: a text that cannot be scored, counts out of range, a file that
+    exists where neither is said, lines of other settings, texts, tokenizers or weights.
     """
-    lm.sentences(texts)
-    for count, name, least in ((num_sizes, "num_sizes", 2), (num_masks, "num_masks", 1), (num_orders, "num_orders", 0),
-                               (parts, "parts", 1), (part, "part", 0)):
+    own = file_of_part(path, part, parts, resume=resume, overwrite=overwrite)
+    ids = _encoded(lm, texts, numbers)
+    numbers = range(len(texts)) if numbers is None else numbers
+    for count, name, least in ((num_sizes, "num_sizes", 2), (num_masks, "num_masks", 1), (num_orders, "num_orders", 0)):
         check_count(count, name, at_least=least)
-    if part >= parts or num_orders == 1:
-        raise ValueError(f"part {part} of {parts} must be one of 0..{parts - 1}; num_orders must be 0 or at least 2")
-    settings = json.dumps(dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, seed=seed,
-                               model=lm.model.config.name_or_path, weights=_weights(lm.model), dtype=str(lm.dtype)))
-    own = path if parts == 1 else path.with_name(f"{path.stem}.{part + 1}-of-{parts}{path.suffix}")
+    if num_orders == 1:
+        raise ValueError("num_orders must be 0 or at least 2, got 1")
+    settings = dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, seed=seed,
+                    model=lm.model.config.name_or_path, weights=_weights(lm.model), dtype=str(lm.dtype),
+                    device=lm.device.type, batch_tokens=lm.batch_tokens)
+    heads = [dict(text=number, begins=text[:40], digest=_digest(lm, text, own_ids))
+             for number, text, own_ids in zip(numbers, texts, ids, strict=True)]
     units = [range(start, min(start + UNIT, len(texts))) for start in range(0, len(texts), UNIT)][part::parts]
+    a_part = re.compile(re.escape(path.stem) + r"\.\d+-of-\d+" + re.escape(path.suffix))
     found: dict[int, str] = {}
-    for other in {own, *path.parent.glob(f"{path.stem}.*-of-*{path.suffix}")} if resume else ():
-        found |= _lines(other, settings, texts)
-    done = {number: found[number] for unit in units if found.keys() >= set(unit) for number in unit}
+    for other in {own, *(file for file in path.parent.iterdir() if a_part.fullmatch(file.name))} if resume else ():
+        found |= _lines(other, settings, heads)
+    done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
     _write(own, settings, done)
     with own.open("a", encoding="utf-8") as file, tqdm(total=sum(map(len, units)), desc="texts", disable=None) as bar:
         for unit in units:
             if unit[0] not in done:
-                new = _score(lm, texts, unit, num_sizes, num_masks, num_orders, seed)
+                new = _score(lm, texts, heads, unit, num_sizes, num_masks, num_orders, seed)
                 file.write("".join(new.values()))
                 file.flush()
                 done |= new
@@ -65,47 +76,94 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, num_sizes: i
     return own
 
 
-def _score(lm: MaskedLM, texts: Sequence[str], unit: Sequence[int], num_sizes: int, num_masks: int, num_orders: int,
-           seed: int) -> dict[int, str]:
-    """The lines of a unit's texts, by their numbers."""
-    some = [texts[number] for number in unit]
-    curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=draws.seeded(seed))
+def file_of_part(path: Path, part: int, parts: int, *, resume: bool, overwrite: bool) -> Path:
+    """The file that a part writes, beside `path` if there are several. Raises ValueError: see `score_corpus`."""
+    if check_count(part, "part", at_least=0) >= check_count(parts, "parts"):
+        raise ValueError(f"part must be one of 0..{parts - 1}, got {part}")
+    if resume and overwrite:
+        raise ValueError("say either resume=True or overwrite=True")
+    own = path if parts == 1 else path.with_name(f"{path.stem}.{part + 1}-of-{parts}{path.suffix}")
+    if own.exists() and not (resume or overwrite):
+        raise ValueError(f"{own} exists: go on with it by resume=True, or replace it by overwrite=True")
+    if own.exists() and not own.is_file():
+        raise ValueError(f"{own} is no ordinary file")
+    return own
+
+
+def _encoded(lm: MaskedLM, texts: Sequence[str], numbers: Sequence[int] | None) -> list[Tensor]:
+    """The token ids of each text. Raises ValueError: it names the first text that cannot be scored, and counts them."""
+    if numbers is None:
+        name, numbers = "text", range(len(texts))
+    else:
+        name = "line"
+        if len(numbers) != len(texts) or not all(one < other for one, other in pairwise(numbers)):
+            raise ValueError(f"numbers must increase, one for each of {len(texts)} texts, got {len(numbers)}")
+    ids, wrong = [], []
+    for number, text in zip(numbers, texts, strict=True):
+        try:
+            ids.append(lm.encode(text))
+        except ValueError as error:
+            wrong.append(f"{name} {number}: {error}")
+    if wrong or not texts:
+        more = f" ({len(wrong) - 1} more of {len(texts)} cannot be scored)" if len(wrong) > 1 else ""
+        raise ValueError(wrong[0] + more if wrong else "there are no texts to score")
+    return ids
+
+
+def _score(lm: MaskedLM, texts: Sequence[str], heads: Sequence[dict[str, Any]], unit: Sequence[int], num_sizes: int,
+           num_masks: int, num_orders: int, seed: int) -> dict[int, str]:
+    """The lines of a unit's texts, by their places."""
+    some = [texts[place] for place in unit]
+    curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks,
+                       generator=draws.seeded(seed, unit[0]))
     lines = {}
-    for number, text, curve, pseudo in zip(unit, some, curves, lm.pseudo_log_likelihood(some).tolist(), strict=True):
+    for place, text, curve, pseudo in zip(unit, some, curves, lm.pseudo_log_likelihood(some).tolist(), strict=True):
         area, spread = curve.area(), None
         if num_orders:
-            orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, number))
+            orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, place))
             spread = float(lm.chain_rule(text, orders).sum(-1).std())
-        lines[number] = json.dumps(dict(
-            text=number, begins=text[:40], digest=_digest(text), tokens=curve.num_tokens, area=area.mean,
+        lines[place] = json.dumps(dict(
+            **heads[place], tokens=curve.num_tokens, area=area.mean,
             area_error=None if math.isnan(area.stderr) else area.stderr, quadrature_error=curve.quadrature_error,
             pseudo_log_likelihood=pseudo, order_spread=spread, sizes=curve.sizes.tolist(), scores=curve.mean.tolist(),
         )) + "\n"
     return lines
 
 
-def _lines(file: Path, settings: str, texts: Sequence[str]) -> dict[int, str]:
-    """The whole lines that a file holds, by the numbers of their texts; none where there is no file."""
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.exists() else []
-    if lines and lines[0] != settings + "\n":
-        there, here = json.loads(lines[0]), json.loads(settings)
-        differ = [key for key in here if there.get(key) != here[key]]
-        was, now = (json.dumps({key: of.get(key) for key in differ}) for of in (there, here))
-        raise ValueError(f"{file} was written with {was}, not with {now}: choose another file")
+def _lines(file: Path, settings: dict[str, Any], heads: Sequence[dict[str, Any]]) -> dict[int, str]:
+    """The whole lines that a file holds, by the places of their texts; none where there is no file.
+
+    A model may go by another name, as in another folder: its weights tell it.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if file.exists() else []
+    places = {head["text"]: place for place, head in enumerate(heads)}
     found = {}
-    for line in lines[1:]:
-        if line.endswith("\n"):  # else it was cut off
-            score = json.loads(line)
-            number = score["text"]
-            if number >= len(texts) or score["digest"] != _digest(texts[number]):
-                raise ValueError(f"{file} holds scores of another text number {number}: choose another file")
-            found[number] = line
+    for number, line in enumerate(lines, 1):
+        if number > 1 and not line.endswith("\n"):  # it was cut off
+            continue
+        try:
+            there = json.loads(line)
+            known = there["weights" if number == 1 else "digest"]
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"line {number} of {file} is not from a file of scores: choose another file") from None
+        if number == 1:
+            differ = [key for key in settings if key != "model" and there.get(key) != settings[key]]
+            if differ:
+                was, now = (json.dumps({key: of.get(key) for key in differ}) for of in (there, settings))
+                raise ValueError(f"{file} was written with {was}, not with {now}: choose another file")
+        else:
+            place = places.get(there.get("text"))
+            if place is None or known != heads[place]["digest"]:
+                raise ValueError(f"{file} holds scores of another text number {there.get('text')}, or by another "
+                                 "tokenizer: choose another file")
+            found[place] = line
     return found
 
 
-def _digest(text: str) -> str:
-    """Sixteen hexadecimal digits that tell the text from others, which may begin alike, as mutants do."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _digest(lm: MaskedLM, text: str, ids: Tensor) -> str:
+    """Sixteen hexadecimal digits that tell the text and what the network reads of it from others, as of a mutant."""
+    read = [*lm.prefix, *ids.tolist(), *lm.suffix, lm.tokenizer.mask_token_id]
+    return hashlib.sha256(json.dumps([text, read]).encode()).hexdigest()[:16]
 
 
 def _weights(model: torch.nn.Module) -> str:
@@ -117,16 +175,17 @@ def _weights(model: torch.nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def _write(file: Path, settings: str, lines: dict[int, str]) -> None:
+def _write(file: Path, settings: dict[str, Any], lines: dict[int, str]) -> None:
     """All at once or not at all."""
     new = file.with_name(file.name + ".new")
-    new.write_text("".join([settings + "\n", *(lines[number] for number in sorted(lines))]), encoding="utf-8")
+    new.write_text("".join([json.dumps(settings) + "\n", *(lines[place] for place in sorted(lines))]), encoding="utf-8")
     os.replace(new, file)
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file that `score_corpus` wrote, one dictionary for each text."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()[1:]]
+    """The lines of a file that `score_corpus` wrote, one dictionary for each text; not one that is being written."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[1:]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def mean_curve(scores: Sequence[dict[str, Any]], rates: np.ndarray) -> np.ndarray:
