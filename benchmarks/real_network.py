@@ -96,8 +96,9 @@ def chosen_rates():
 def scores(name):
     """The one line of a sequence, as SCORES_FIELDS says."""
     lm, text = network(), study.scored()[name]
-    curve = lm.curves([text], partial(spaced_sizes, count=NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))[0]
-    area, length = curve.area(), curve.num_tokens
+    length = len(lm.encode(text))
+    curve = lm.curve(text, spaced_sizes(length, NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))
+    area = curve.area()
     pseudo = lm.pseudo_log_likelihood([text]).item()
     orders = []
     if name not in study.mutants():  # they are compared by area and pseudo-log-likelihood

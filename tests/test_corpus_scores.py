@@ -63,8 +63,9 @@ def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
 
 
 def test_the_mean_curve_is_a_mean_over_texts():
-    lines = [dict(sizes=[1, 2], tokens=2, scores=[-1.0, -3.0]), dict(sizes=[1, 4], tokens=4, scores=[-2.0, -8.0])]
-    np.testing.assert_allclose(mean_curve(lines, np.array([0.5, 0.75, 1])), [-2.5, -4, -5.5])
+    lines = [dict(sizes=[1, 2], tokens=2, scores=[-1.0, -3.0]), dict(sizes=[1, 4], tokens=4, scores=[-2.0, -8.0]),
+             dict(sizes=[1], tokens=1, scores=[-16.0])]
+    np.testing.assert_allclose(mean_curve(lines, np.array([0.5, 0.75, 1])), [-7, -8, -9])
 
 
 def test_the_error_of_a_mean_area_is_that_of_its_scatter(lm, tmp_path):
@@ -230,10 +231,13 @@ def test_bad_input_is_refused_before_work_starts(lm, whole, change, message):
     assert whole.read_bytes() == before
 
 
-def test_another_size_of_passes_does_not_go_on_with_the_file(folder, whole):
+@pytest.mark.parametrize(("name", "value", "was"), [("batch_tokens", 64, 1024), ("device", "cuda", "cpu")])
+def test_other_passes_do_not_go_on_with_the_file(lm, whole, name, value, was):
     """Rounding would differ."""
-    other = MaskedLM.from_pretrained(str(folder), batch_tokens=64)
-    with pytest.raises(ValueError, match='was written with {"batch_tokens": 1024}, not with {"batch_tokens": 64}'):
+    other = copy.deepcopy(lm)
+    setattr(other, name, torch.device(value) if name == "device" else value)
+    there, here = (json.dumps({name: one}) for one in (was, value))
+    with pytest.raises(ValueError, match=f"was written with {there}, not with {here}: choose another file"):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
