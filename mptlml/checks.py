@@ -131,7 +131,8 @@ def check_lengths(lengths: Tensor | None, num_rows: int, num_tokens: int) -> Ten
 def check_known(answer: Tensor) -> Tensor:
     """The model's answers about rows without NaN. Raises ValueError where one of them is NaN all the same."""
     if unknown := int(answer.isnan().sum()):
-        raise ValueError(f"{unknown} of the model's {answer.numel()} answers are NaN: are the rows possible under it?")
+        raise ValueError(f"{unknown} of the model's {answer.numel()} answers are NaN: are the rows possible under it, "
+                         "and its parameters numbers?")
     return answer
 
 

@@ -5,7 +5,7 @@ it is asked only: memory is bounded by the tokens of one pass, however many text
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 from tqdm import tqdm
 
-from ..checks import check_count
+from ..checks import check_count, check_known
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
-ADVICE = "load a masked language model with AutoModelForMaskedLM"
+ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, stop) -> (ids, shown, asked) [n, D]
 Read = Callable[[Tensor, Tensor], Tensor]  # (logits [n, V], true tokens [n]) -> what is kept of them [n, ...]
 
@@ -38,7 +38,7 @@ class Passes:
             raise ValueError("DataParallel splits a batch from its masks: use DistributedDataParallel or model.module")
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
-        self.tokenizer, self.dtype, self.allow_unknown = tokenizer, dtype, allow_unknown
+        self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
         self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
@@ -53,8 +53,10 @@ class Passes:
             raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
         self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
+        self.dtype: torch.dtype | None = None  # what is checked is checked in the model's own precision
         _check_bidirectional(self)
         self.pads = _sees_no_padding(self)
+        self.dtype = dtype
 
     def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
                  read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
@@ -67,7 +69,7 @@ class Passes:
         with tqdm(total=sum(num_masks), desc="passes", disable=None, delay=3, leave=False) as bar:
             for batch in self._batches(lengths, num_masks):
                 seen = [look(*part) for part in batch]
-                answer = self._forward(seen, read).double().cpu()
+                answer = check_known(self._forward(seen, read)).double().cpu()
                 counts = [int(asked.sum()) for _, _, asked in seen]
                 for (i, start, stop), values in zip(batch, answer.split(counts), strict=True):
                     parts.setdefault(i, []).append(values)
@@ -122,11 +124,12 @@ class Passes:
 
         given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding.
         """
-        where = where.to(self.device)
+        where, own = where.to(self.device), get_ident()
         head = self.model.get_output_embeddings()
         with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
                 torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
-            hook = head.register_forward_pre_hook(lambda module, inputs: (inputs[0][where],))
+            hook = head.register_forward_pre_hook(  # others may use the network at the same time
+                lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs)
             try:
                 logits = self.passes(given.to(self.device), attention_mask=seen.to(self.device)).logits
             finally:
@@ -165,6 +168,9 @@ def _check_bidirectional(net: Passes) -> None:
     """Refuse models that cannot see to the right of a hole, or have no vocabulary head. Raises ValueError."""
     if getattr(net.model.config, "is_encoder_decoder", False):
         raise ValueError(f"{type(net.model).__name__} is an encoder-decoder model: {ADVICE}")
+    if getattr(net.model.config, "attention_type", None) == "block_sparse":
+        raise ValueError(f"{type(net.model).__name__} with block_sparse attention turns into another network after a "
+                         "short text: set attention_type to original_full in its configuration")
     if net.model.get_output_embeddings() is None:
         raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {ADVICE}")
     words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))
@@ -181,13 +187,25 @@ def _check_bidirectional(net: Passes) -> None:
 
 
 def _sees_no_padding(net: Passes) -> bool:
-    """Whether a hidden word's logits stay the same, to rounding, when padding follows the text."""
-    framed = torch.tensor([[*net.prefix, net.tokenizer.mask_token_id, *net.suffix]])
-    more = min(8, net.max_tokens - 1)
-    padded = pad(framed, (0, more), value=net.tokenizer.pad_token_id or 0)
-    hole = torch.arange(padded.shape[1])[None] == len(net.prefix)
-    with torch.no_grad():
-        alone = net._logits(framed, torch.ones_like(framed), hole[:, : framed.shape[1]])
-        among = net._logits(padded, pad(torch.ones_like(framed), (0, more)), hole)
-    precision = torch.finfo(net.dtype or next(net.model.parameters()).dtype).eps
-    return bool((alone - among).abs().max() <= precision**0.5 * (alone.abs().max() + 1))
+    """Whether a hidden word's logits stay the same, to rounding, when padding follows texts of several lengths.
+
+    Raises ValueError: they change from pass to pass, so the network draws at random.
+    """
+    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))[:2]
+    precision = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6
+    for length, more in ((1, 1), (1, 8), (12, 40), (40, 60)):
+        length, more = min(length, net.max_tokens), min(more, net.max_tokens - min(length, net.max_tokens))
+        text = (words * length)[:length]
+        text[length // 2] = net.tokenizer.mask_token_id
+        row = torch.tensor([[*net.prefix, *text, *net.suffix]])
+        padded = pad(row, (0, more), value=net.tokenizer.pad_token_id or 0)
+        hole = torch.arange(padded.shape[1])[None] == len(net.prefix) + length // 2
+        with torch.no_grad():
+            alone, again, among = (net._logits(given, (torch.arange(given.shape[1]) < row.shape[1])[None].long(),
+                                               hole[:, : given.shape[1]]) for given in (row, row, padded))
+        least = precision * (alone.abs().max() + 1)
+        if (alone - again).abs().max() > least:
+            raise ValueError(f"{type(net.model).__name__} answers otherwise when it is asked again: it draws at random")
+        if (alone - among).abs().max() > least:
+            return False
+    return True

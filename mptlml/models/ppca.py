@@ -22,7 +22,7 @@ from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
-ROUNDING = 1e-6  # nats per row: the most that a difference of large numbers may lose
+ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row may lose, and that a mean of rows may
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +79,13 @@ class SecondMoment:
         values, axes = torch.linalg.eigh(self._matrix())
         return values.flip(0), axes.T.flip(0)
 
+    def as_rows(self) -> Tensor:
+        """Rows [r, D] whose sum of squares is the covariance."""
+        if self.root is not None:
+            return self.root
+        values, axes = torch.linalg.eigh(self._matrix())
+        return (values.clamp(min=0).sqrt() * axes).T
+
     def diagonal(self) -> Tensor:
         """Variances [D]."""
         return self.root.square().sum(0) if self.root is not None else self._matrix().diagonal()
@@ -115,7 +122,6 @@ class PPCA:
             raise ValueError(f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}")
         check_finite(self.weight, what="weight")
         check_finite(self.mean, what="mean")
-        self._weight, self._noise, self._mean = (part.double() for part in (weight, self.noise_variance, self.mean))
 
     @classmethod
     def fit(cls, data: Tensor | SecondMoment, num_latents: int, noise_variance: Tensor | float | None = None,
@@ -149,6 +155,18 @@ class PPCA:
         model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K if there are fewer than K rows
         return cls(model.weight, noise, model.mean)
 
+    @property
+    def _weight(self) -> Tensor:
+        return self.weight.double()
+
+    @property
+    def _noise(self) -> Tensor:
+        return self.noise_variance.double()
+
+    @property
+    def _mean(self) -> Tensor:
+        return self.mean.double()
+
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         check_count(num_rows, "num_rows")
@@ -157,30 +175,24 @@ class PPCA:
         return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default).
-
-        With z = A^-1 W_R^T (x_R - mu_R) the quadratic form is |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2, which loses
-        nothing, or (|x_R - mu_R|^2 - (x_R - mu_R)^T W_R z) / sigma^2, which is faster: it is taken where it loses no
-        more than ROUNDING.
-        """
+        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         seen, root = self._prepare(x, observed)
         projected = seen @ self._weight  # W_R^T (x_R - mu_R), [..., K]
-        latent, length = _rows_times(projected, torch.cholesky_inverse(root)), seen.square().sum(-1)
-        if self._loses(length):
-            left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
-            squared = left.square().sum(-1) / self._noise + latent.square().sum(-1)
+        length, inverse = seen.square().sum(-1), torch.cholesky_inverse(root)
+        if self._keeps_digits(root, inverse, length, ROUNDING):
+            squared = (length - (projected * _rows_times(projected, inverse)).sum(-1)) / self._noise
         else:
-            squared = (length - (projected * latent).sum(-1)) / self._noise
+            root, squared = self._by_least_squares(seen, observed)
         count = observed.sum(-1).double()
         log_det = (count - self.num_latents) * self._noise.log()
-        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
         return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
     def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
 
-        At observed tokens: the token itself, and 0.
+        At observed tokens: the token itself, and 0. The variance depends on the mask alone and has its axes.
         """
         mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
         return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
@@ -201,8 +213,8 @@ class PPCA:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share.
 
         data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation. The mean
-        of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N.
-        Raises ValueError also where the noise is too small for float64: score the rows one by one.
+        of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N,
+        but where the noise is so small that this form would lose digits.
         """
         moment = self._about_mean(data)
         check_shapes(moment.mean, observed, self.num_tokens, self._weight)
@@ -218,47 +230,79 @@ class PPCA:
         wt = self._weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
-        inverse = torch.cholesky_inverse(self._root(observed, outer)).mT  # symmetric; contiguous this way [P, K, K]
+        root = self._root(observed, outer)
+        inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
+        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
+            return torch.stack([self._mean_of_rows(moment.as_rows(), one) for one in observed])
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
         variance = self._noise * (1 + (gain * wt).sum(-2))
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
+    def _mean_of_rows(self, rows: Tensor, observed: Tensor) -> Tensor:
+        """The same for one mask [D], from `SecondMoment.as_rows`: slower, and without differences of large numbers."""
+        mean, variance = self._moments(self._mean + rows, observed, self._weight)
+        squared = (self._mean + rows - mean).square().sum(0)
+        return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
+
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
         moment = self._about_mean(data)
         root = self._root(all_observed(self.num_tokens, self.weight.device), self._outer())
-        projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
-        explained = (moment.times(projected) * projected).sum()
-        squared = (moment.diagonal().sum() - explained) / self._noise
-        log_det = (self.num_tokens - self.num_latents) * self._noise.log() + 2 * root.diagonal().log().sum()
+        if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
+            projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
+            explained = (moment.times(projected) * projected).sum()
+            squared = (moment.diagonal().sum() - explained) / self._noise
+        else:
+            every = all_observed(self.num_tokens, self.weight.device)
+            root, squares = self._by_least_squares(moment.as_rows(), every)
+            squared = squares.sum()
+        log_det = (self.num_tokens - self.num_latents) * self._noise.log() + 2 * root.diagonal().abs().log().sum()
         return (-0.5 * (self.num_tokens * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
+    def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        """A root of A, and the quadratic form (x_R - mu_R)^T S_RR^-1 (x_R - mu_R), where `_root` would lose digits.
+
+        The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) / sigma^2 over z: what a projection onto
+        the columns of [W_R; sigma I] = Q R leaves. R^T R = A. Twice to a hundred times as slow.
+        """
+        shape = *observed.shape[:-1], self.num_latents, self.num_latents
+        noise = self._noise.sqrt() * torch.eye(self.num_latents, dtype=seen.dtype, device=seen.device)
+        q, root = torch.linalg.qr(torch.cat([observed[..., None] * self._weight, noise.expand(shape)], -2))
+        q, below = q.split([self.num_tokens, self.num_latents], -2)
+        inside = torch.einsum("...d,...dk->...k", seen, q)
+        left = seen - torch.einsum("...k,...dk->...d", inside, q)
+        rest = torch.einsum("...k,...jk->...j", inside, below)
+        return root, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
+
     def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
-        """The second moment about mu, in float64. Raises ValueError: see `mean_conditional_log_prob`."""
-        moment = (data if isinstance(data, SecondMoment) else self.summarise(data)).double().about(self._mean)
-        if self._loses(moment.diagonal().sum(), 1e3):
-            raise ValueError(f"sigma^2 = {self.noise_variance:.3g} is too small beside a mean squared length of "
-                             f"{moment.diagonal().sum():.3g} to average rows in float64: score them one by one")
-        return moment
+        """The second moment about mu, in float64."""
+        return (data if isinstance(data, SecondMoment) else self.summarise(data)).double().about(self._mean)
 
-    def _loses(self, length: Tensor, times: float = 1.0) -> bool:
-        """Whether squared lengths over sigma^2 are so large that a difference of two loses `times` ROUNDING nats."""
-        most = length.detach().max() if length.numel() else length.new_zeros(())
-        return bool(torch.finfo(length.dtype).eps * most > times * ROUNDING * self._noise)
+    def _keeps_digits(self, root: Tensor, inverse: Tensor, length: Tensor, loss: float) -> bool:
+        """Whether a difference of squared lengths [...] loses no more than `loss` nats, by a bound that was tried.
 
-    def _moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its condition.
+        """
+        condition = root.square().sum((-2, -1)) * inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
+        numbers = (condition * length / self._noise).detach()
+        return bool((torch.finfo(numbers.dtype).eps * numbers <= loss).all())
+
+    def _moments(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of each token given x_R, in float64 [..., D]: of use where the token is masked."""
-        seen, root = self._prepare(x, observed)
+        seen, root = self._prepare(x, observed, like)
         inverse = torch.cholesky_inverse(root)
         latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
         # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
         return self._mean + latent @ self._weight.T, self._noise * (1 + inverse.flatten(-2) @ self._outer().T)
 
-    def _prepare(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K]."""
-        check_shapes(x, observed, self.num_tokens, self.weight)
+    def _prepare(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K].
+
+        like: what x must have the dtype and device of, the parameters where it is None.
+        """
+        check_shapes(x, observed, self.num_tokens, self.weight if like is None else like)
         check_finite(x, observed)
         return torch.where(observed, x - self._mean, 0.0), self._root(observed, self._outer())
 
@@ -267,9 +311,11 @@ class PPCA:
         gram = (observed.to(self._weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
-        if failed.any():
-            raise ValueError(f"sigma^2 I + W_R^T W_R is not positive definite in {gram.dtype} for "
-                             f"{int((failed > 0).sum())} masks: sigma^2 = {self._noise:.3g} is too small")
+        pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
+        lost = (failed > 0) | ~(torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
+        if lost.any():
+            raise ValueError(f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
+                             f"masks: sigma^2 = {self._noise:.3g} is too small")
         return root
 
     def _outer(self) -> Tensor:

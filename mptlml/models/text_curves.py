@@ -91,6 +91,9 @@ class RateCurve:
         better. The error does not cover the sizes that are read off straight lines. Raises ValueError: another unit.
         """
         factor = _unit_factor(unit, self.lengths.mean(), self.lengths.sum(), self.num_words)
+        if unit == "sentence":  # every row counts alike, and long rows have large areas
+            areas, one = self.row_areas, np.ones(len(self.lengths))
+            return Estimate(float(areas.mean()), _row_error(areas, one), len(areas) - 1)
         return self.weighted(self.weights, factor)
 
     def weighted(self, weights: np.ndarray, factor: float = 1.0) -> Estimate:
