@@ -19,11 +19,11 @@ from scipy import stats
 
 from .extras import needs
 from .models import MaskedLM
-from .models.corpus_scores import file_of_part, mean_curve, read_scores, score_corpus
+from .models.corpus_scores import file_of_part, mean_curve, read_scores, replacing, score_corpus
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
-        "shorten the text, or cut a corpus with blocks()": "shorten the text"}
+        "shorten the text, or cut a corpus with blocks()": "shorten the text", '"num_': '"'}
 PICTURES = (".svg", ".png", ".pdf")
 
 
@@ -31,10 +31,10 @@ def main(words: Sequence[str] | None = None) -> None:
     """Score the texts of a file, and print a summary; leaves with a message where they cannot be scored."""
     parser = _parser()
     given = parser.parse_args(words)
-    rank, world = (int(os.environ.get(name, default)) for name, default in (("RANK", 0), ("WORLD_SIZE", 1)))
     try:
-        _check_paths(given)
-        file_of_part(given.output, rank, world, resume=given.resume, overwrite=given.overwrite)
+        rank, world = _launched()
+        own = file_of_part(given.output, rank, world, resume=given.resume, overwrite=given.overwrite)
+        _check_paths(given, own)
         _check_device(given.device)
         texts = _read(given.texts)
         if given.curve:
@@ -51,10 +51,14 @@ def main(words: Sequence[str] | None = None) -> None:
             _draw(scores, given.curve)
     except torch.OutOfMemoryError as error:
         _leave(f"out of memory: give a smaller number of --batch-tokens ({error})")
-    except (OSError, ValueError, ModuleNotFoundError) as error:
+    except OSError as error:
+        _leave(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+    except (ValueError, ModuleNotFoundError) as error:
         _leave(str(error))
+    except RuntimeError as error:
+        _leave(f"the model fails on these texts: {error}")
     except KeyboardInterrupt:
-        _leave("stopped; the same command with --resume goes on")
+        _leave("stopped; the same command with --resume (in place of --overwrite) goes on")
 
 
 def _leave(message: str) -> NoReturn:
@@ -63,34 +67,45 @@ def _leave(message: str) -> NoReturn:
     sys.exit(f"mptlml: {message}")
 
 
-def _check_paths(given: argparse.Namespace) -> None:
-    """Refuse paths that cannot be written, or that hold something else, before work starts. Raises ValueError."""
-    paths = {"the file of texts": given.texts, "--output": given.output, "--curve": given.curve}
-    known: dict[Path, str] = {}
-    for name, path in paths.items():
+def _launched() -> tuple[int, int]:
+    """(which process this is, of how many), as a launcher says. Raises ValueError: nothing that a launcher says."""
+    rank, world = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    if not (rank.isdigit() and world.isdigit() and int(rank) < int(world)):
+        raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their number: "
+                         "0 <= RANK < WORLD_SIZE")
+    return int(rank), int(world)
+
+
+def _check_paths(given: argparse.Namespace, own: Path) -> None:
+    """Refuse paths that cannot be written, or that hold something else, before work starts. Raises ValueError.
+
+    own: the file that this process writes.
+    """
+    known = {given.texts.resolve(): "the file of texts"}
+    for name, path in {"--output": own, "--curve": given.curve}.items():
         if path is None:
             continue
-        if path.resolve() in known:
-            raise ValueError(f"{name} is {known[path.resolve()]} too: {path}")
+        if path.resolve() in known or path.exists() and given.texts.exists() and path.samefile(given.texts):
+            raise ValueError(f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too")
         known[path.resolve()] = name
-        if path.is_dir() or name == "--curve" and path.exists() and not path.is_file():
-            raise ValueError(f"{name} is no ordinary file: {path}")
-        if name != "the file of texts" and not os.access(path.parent, os.W_OK):
-            raise ValueError(f"{name}: {path.parent} is no folder that can be written to")
-        if name == "--curve" and path.suffix.lower() not in PICTURES:
-            raise ValueError(f"--curve {path} must end in one of {', '.join(PICTURES)}")
-        if name == "--curve" and path.exists() and not (given.resume or given.overwrite):
-            raise ValueError(f"{path} exists: choose another picture, or replace it by overwrite=True")
+        if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
+            raise ValueError(f"{name} {path}: {path.parent} is no folder that can be written to")
+    if given.curve is not None:
+        if given.curve.suffix.lower() not in PICTURES:
+            raise ValueError(f"--curve {given.curve} must end in one of {', '.join(PICTURES)}")
+        if given.curve.is_symlink() or given.curve.exists() and not given.curve.is_file():
+            raise ValueError(f"--curve {given.curve} is no ordinary file")
+        if given.curve.exists() and not given.overwrite:
+            raise ValueError(f"{given.curve} exists: choose another name for the picture")
 
 
 def _check_device(name: str) -> None:
     """Refuse a device that is not there. Raises ValueError."""
     try:
-        torch.zeros(1, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
         there = f"cpu and {torch.cuda.device_count()} of cuda" if torch.cuda.is_available() else "cpu"
-        raise ValueError(f"--device {name} is not on this machine, which has {there} "
-                         f"({str(error).splitlines()[0]})") from None
+        raise ValueError(f"--device {name} is not on this machine, which has {there}") from None
 
 
 def _read(path: Path) -> dict[int, str]:
@@ -107,6 +122,10 @@ def _read(path: Path) -> dict[int, str]:
 
 def _load(given: argparse.Namespace) -> MaskedLM:
     """The model of a name or folder. Raises ValueError, whatever is wrong with it."""
+    with needs("text"):
+        from huggingface_hub.errors import HFValidationError
+        from transformers.utils import logging
+    logging.set_verbosity_error()  # what is missing is said once, below
     try:
         return MaskedLM.from_pretrained(given.model, device=given.device, batch_tokens=given.batch_tokens,
                                         dtype=torch.bfloat16 if given.bfloat16 else None,
@@ -114,7 +133,10 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
     except Exception as error:  # transformers, its readers of weights and its tokenizers raise errors of all kinds
-        raise ValueError(f"--model {given.model} cannot be used: {error}") from error
+        nowhere = not Path(given.model).is_dir() and isinstance(error, OSError | HFValidationError)
+        where = "it is no folder here, and no model of this name was found: " if nowhere else ""
+        why = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
 
 
 def _whole(at_least: int, *others: int) -> Callable[[str], int]:
@@ -169,7 +191,7 @@ def _summary(scores: list[dict[str, Any]]) -> str:
         if not np.isnan(columns[name]).any():
             lines.append(f"  {title:22}{columns[name].mean():10.2f}" + ("" if error is None else f" +- {error:.2f}"))
     lines.append(f"  area per token{columns['area'].sum() / tokens:18.3f}")
-    if count > 2:
+    if count > 2 and columns["area"].std() > 0 < columns["pseudo_log_likelihood"].std():
         rank = stats.spearmanr(columns["area"], columns["pseudo_log_likelihood"]).statistic
         lines.append(f"  rank correlation of area and pseudo-log-likelihood {rank:.2f}")
     return "\n".join(lines)
@@ -184,7 +206,8 @@ def _draw(scores: list[dict[str, Any]], path: Path) -> None:
     axes = figure.subplots()
     axes.plot(rates, mean_curve(scores, rates))
     axes.set(xlabel="share of tokens masked", ylabel="nats per masked token", title=f"MPT curve, {len(scores)} texts")
-    figure.savefig(path)
+    with replacing(path) as new:
+        figure.savefig(new, format=path.suffix[1:].lower())
 
 
 if __name__ == "__main__":

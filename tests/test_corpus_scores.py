@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -137,6 +138,7 @@ def test_parts_of_another_run_are_let_be(lm, whole, tmp_path):
     ("one line without an end", "line 1 of .*is not from a file of scores"),
     ("[1, 2]\n", "line 1 of .*is not from a file of scores"),
     ("{settings}nonsense\n", "line 2 of .*is not from a file of scores"),
+    ('{settings}{"text": [1], "digest": 5}\n', "line 2 of .*is not from a file of scores"),
 ])
 def test_what_is_no_file_of_scores_is_not_gone_on_with(lm, whole, tmp_path, content, message):
     path = tmp_path / "notes.txt"
@@ -245,25 +247,33 @@ LATIN, SHORT = "latin.txt", "short.txt"
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    (["no.txt"], "No such file.*no.txt"),
+    (["no.txt"], "no.txt: No such file"),
     (["wrong.txt"], "line 3: the tokenizer does not know '%'.*or say --allow-unknown .1 more of 3 cannot be scored"),
     (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text$"),
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
-    ([SHORT, "-o", SHORT], "--output is the file of texts too"),
-    ([SHORT, "-o", "./" + SHORT, "--overwrite"], "--output is the file of texts too"),
-    ([SHORT, "-o", "linked.txt", "--overwrite"], "--output is the file of texts too"),
+    ([SHORT, "-o", SHORT, "--overwrite"], "--output short.txt is the file of texts too"),
+    ([SHORT, "-o", "./" + SHORT, "--resume"], "--output short.txt is the file of texts too"),
+    ([SHORT, "-o", "hard.txt", "--overwrite"], "--output hard.txt is the file of texts too"),
+    ([SHORT, "-o", "linked.txt", "--overwrite"], "linked.txt is no ordinary file"),
+    ([SHORT, "-o", "dangling", "--overwrite"], "dangling is no ordinary file"),
+    ([SHORT, "-o", "/dev/null"], "/dev/null is no ordinary file"),
+    (["s.1-of-2.txt", "-o", "s.txt", "--overwrite"], "--output s.1-of-2.txt is the file of texts too"),
     ([SHORT, "-o", LATIN], "latin.txt exists: go on with it by --resume, or replace it by --overwrite"),
     ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of scores"),
-    ([SHORT, "-o", ".", "--overwrite"], "no ordinary file: ."),
-    ([SHORT, "-o", "no/such/s.jsonl"], "--output: no/such is no folder that can be written to"),
-    ([SHORT, "--curve", "no/such/c.svg"], "--curve: no/such is no folder that can be written to"),
+    ([SHORT, "-o", ".", "--overwrite"], ". is no ordinary file"),
+    ([SHORT, "-o", "no/such/s.jsonl"], "--output no/such/s.jsonl: no/such is no folder that can be written to"),
+    ([SHORT, "-o", LATIN + "/s.jsonl"], "latin.txt is no folder that can be written to"),
+    ([SHORT, "--curve", "no/such/c.svg"], "--curve no/such/c.svg: no/such is no folder that can be written to"),
     ([SHORT, "--curve", "c.xyz"], "--curve c.xyz must end in one of .svg, .png, .pdf"),
-    ([SHORT, "--curve", "s.jsonl"], "--curve is --output too"),
-    ([SHORT, "--curve", "drawn.svg"], "drawn.svg exists: choose another picture, or replace it by --overwrite"),
+    ([SHORT, "--curve", "s.jsonl"], "--curve s.jsonl is --output too"),
+    ([SHORT, "--curve", "drawn.svg", "--resume"], "drawn.svg exists: choose another name for the picture"),
+    ([SHORT, "--curve", "hard.svg", "--overwrite"], "--curve hard.svg is the file of texts too"),
+    ([SHORT, "--device", "meta"], "--device meta is not on this machine"),
     ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
     ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
-    ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used"),
+    ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used: it is no folder here"),
+    ([SHORT, "--model", "mute"], "--model mute cannot be used: the tokenizer has no words"),
     ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
     ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
@@ -276,7 +286,12 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path,
                           ("drawn.svg", b"<svg/>")):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "linked.txt").symlink_to(SHORT)
-    bad_model(folder, *(word for word in words if word in ("headless", "gpt", "torn")))
+    (tmp_path / "dangling").symlink_to("nothing")
+    for name in ("hard.txt", "hard.svg", "s.1-of-2.txt"):
+        (tmp_path / name).hardlink_to(SHORT)
+    if words[0].startswith("s."):
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    bad_model(folder, *(word for word in words if word in ("headless", "gpt", "torn", "mute")))
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("work has begun"))
     usual = [] if "--model" in words else ["--model", str(folder)]
@@ -294,6 +309,9 @@ def bad_model(folder, kind=None):
         transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(kind)
         with torch.random.fork_rng(devices=[]):  # it has a pooler that the folder lacks
             transformers.BertModel.from_pretrained(folder).save_pretrained(kind)
+    elif kind == "mute":
+        for path in Path(kind).glob("*token*"):
+            path.unlink()
     elif kind == "gpt":
         transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(kind)
     elif kind == "torn":
@@ -313,6 +331,51 @@ def test_counts_are_read_in_the_commands_words(words, message, capsys):
     with pytest.raises(SystemExit):
         command.main(["score", "texts.txt", "--model", "m", "-o", "s.jsonl", *words])
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("1", "1"), ("0", "0")])
+def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world)
+    with pytest.raises(SystemExit, match=f"RANK={rank} and WORLD_SIZE={world} .*: 0 <= RANK < WORLD_SIZE"):
+        command.main(["score", "t.txt", "--model", "m", "-o", "s.jsonl"])
+
+
+def test_files_beside_the_output_are_let_be(lm, tmp_path, monkeypatch):
+    """What is written for the moment has a name that nobody else has, and is gone when writing fails."""
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    path = tmp_path / "s.jsonl"
+    for name in ("s.jsonl.new", "s.jsonl.7.new"):
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(FileExistsError):
+        score_corpus(lm, TEXTS[:1], path, **FEW)
+    assert {file.read_text() for file in tmp_path.iterdir()} == {"mine"}
+    (tmp_path / "s.jsonl.7.new").unlink()
+    score_corpus(lm, TEXTS[:1], path, **FEW)
+    path.chmod(0o640)
+    with pytest.raises(RuntimeError), corpus_scores.replacing(path) as new:
+        new.write_text("half")
+        raise RuntimeError
+    score_corpus(lm, TEXTS[:1], path, overwrite=True, **FEW)
+    assert {file.name for file in tmp_path.iterdir()} == {"s.jsonl", "s.jsonl.new"}
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_scores_that_are_no_numbers_are_refused(lm, tmp_path, value):
+    """Of a network whose training went wrong."""
+    other = copy.deepcopy(lm)
+    other.model.get_output_embeddings().bias.data.fill_(-value)
+    with pytest.raises(ValueError, match="are NaN|no finite score for text number 0"):
+        score_corpus(other, TEXTS[:1], tmp_path / "s.jsonl", **FEW)
+
+
+def test_another_configuration_does_not_go_on_with_the_file(lm, whole):
+    """The same weights may make another network."""
+    other = copy.deepcopy(lm)
+    other.model.config.hidden_act = "relu"
+    with pytest.raises(ValueError, match='was written with {"weights": .*choose another file'):
+        score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
 def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, monkeypatch):

@@ -361,12 +361,17 @@ def test_a_network_that_sees_padding_gets_none(kind):
 
 
 def test_threads_may_share_a_network(bert):
-    """As in a web service: answers are those of one thread, whatever was asked at the same time."""
+    """As in a web service: answers are those of one thread, whatever was asked at the same time, also of the model."""
+    given = torch.tensor([[*bert.prefix, *bert.encode(SENTENCE).tolist(), *bert.suffix]])
+    with torch.no_grad():
+        plain = bert.model(given).logits
     texts = [" ".join(TEXTS[k % 5].split() * (1 + k % 3)) for k in range(24)]
     truth = [bert.pseudo_log_likelihood([text]).item() for text in texts]
     with ThreadPoolExecutor(8) as pool:
+        others = [pool.submit(lambda: bert.model(given).logits.detach()) for _ in range(100)]
         found = [value.item() for value in pool.map(lambda text: bert.pseudo_log_likelihood([text]), texts)]
     assert found == pytest.approx(truth, abs=1e-9)
+    assert all(torch.equal(other.result(), plain) for other in others)
 
 
 @pytest.mark.parametrize("kind", [transformers.BertModel, transformers.BertForSequenceClassification])
@@ -376,6 +381,13 @@ def test_a_network_without_a_trained_head_is_refused(kind, tmp_path):
     with torch.random.fork_rng(devices=[]):
         kind(CONFIGS["BERT"]).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="lacks . weights of BertForMaskedLM, such as cls.predictions.bias.*its vocab"):
+        MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
+
+
+def test_a_network_without_its_tokenizer_is_refused(tmp_path):
+    with torch.random.fork_rng(devices=[]):
+        transformers.EsmForMaskedLM(transformers.EsmConfig(**SMALL)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="has no tokenizer that can be read"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
 
 

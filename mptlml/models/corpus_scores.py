@@ -9,7 +9,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -83,10 +85,10 @@ def file_of_part(path: Path, part: int, parts: int, *, resume: bool, overwrite: 
     if resume and overwrite:
         raise ValueError("say either resume=True or overwrite=True")
     own = path if parts == 1 else path.with_name(f"{path.stem}.{part + 1}-of-{parts}{path.suffix}")
+    if own.is_symlink() or own.exists() and not (own.is_file() and os.access(own, os.W_OK)):
+        raise ValueError(f"{own} is no ordinary file that can be written to")
     if own.exists() and not (resume or overwrite):
         raise ValueError(f"{own} exists: go on with it by resume=True, or replace it by overwrite=True")
-    if own.exists() and not own.is_file():
-        raise ValueError(f"{own} is no ordinary file")
     return own
 
 
@@ -122,6 +124,8 @@ def _score(lm: MaskedLM, texts: Sequence[str], heads: Sequence[dict[str, Any]], 
         if num_orders:
             orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, place))
             spread = float(lm.chain_rule(text, orders).sum(-1).std())
+        if not (math.isfinite(area.mean) and math.isfinite(pseudo)):
+            raise ValueError(f"the model has no finite score for text number {heads[place]['text']}")
         lines[place] = json.dumps(dict(
             **heads[place], tokens=curve.num_tokens, area=area.mean,
             area_error=None if math.isnan(area.stderr) else area.stderr, quadrature_error=curve.quadrature_error,
@@ -144,6 +148,7 @@ def _lines(file: Path, settings: dict[str, Any], heads: Sequence[dict[str, Any]]
         try:
             there = json.loads(line)
             known = there["weights" if number == 1 else "digest"]
+            place = places.get(there.get("text"))
         except (ValueError, TypeError, KeyError):
             raise ValueError(f"line {number} of {file} is not from a file of scores: choose another file") from None
         if number == 1:
@@ -152,7 +157,6 @@ def _lines(file: Path, settings: dict[str, Any], heads: Sequence[dict[str, Any]]
                 was, now = (json.dumps({key: of.get(key) for key in differ}) for of in (there, settings))
                 raise ValueError(f"{file} was written with {was}, not with {now}: choose another file")
         else:
-            place = places.get(there.get("text"))
             if place is None or known != heads[place]["digest"]:
                 raise ValueError(f"{file} holds scores of another text number {there.get('text')}, or by another "
                                  "tokenizer: choose another file")
@@ -166,9 +170,11 @@ def _digest(lm: MaskedLM, text: str, ids: Tensor) -> str:
     return hashlib.sha256(json.dumps([text, read]).encode()).hexdigest()[:16]
 
 
-def _weights(model: torch.nn.Module) -> str:
-    """Sixteen hexadecimal digits that tell a model's weights from others, as after another training under its name."""
-    digest = hashlib.sha256()
+def _weights(model: Any) -> str:
+    """Sixteen hexadecimal digits that tell a model's weights and configuration from others, whatever its name."""
+    settings = {key: value for key, value in model.config.to_diff_dict().items()
+                if key not in ("_name_or_path", "transformers_version")}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, values in model.state_dict().items():
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
         digest.update(values.cpu().reshape(-1).view(torch.uint8).numpy())
@@ -176,10 +182,23 @@ def _weights(model: torch.nn.Module) -> str:
 
 
 def _write(file: Path, settings: dict[str, Any], lines: dict[int, str]) -> None:
-    """All at once or not at all."""
-    new = file.with_name(file.name + ".new")
-    new.write_text("".join([json.dumps(settings) + "\n", *(lines[place] for place in sorted(lines))]), encoding="utf-8")
-    os.replace(new, file)
+    text = "".join([json.dumps(settings) + "\n", *(lines[place] for place in sorted(lines))])
+    with replacing(file) as new:
+        new.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """A path to write to; what was written takes the place of `file` all at once, or not at all. Raises OSError."""
+    new = file.with_name(f"{file.name}.{os.getpid()}.new")
+    new.open("x").close()  # never another's file
+    try:
+        yield new
+        if file.exists():
+            shutil.copymode(file, new)
+        os.replace(new, file)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:

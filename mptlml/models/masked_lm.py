@@ -44,7 +44,8 @@ class MaskedLM(Passes):
                         **options: Any) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        Raises ValueError for any other kind, and for one that was saved without its vocabulary head.
+        Raises ValueError for any other kind, and for one that was saved without its vocabulary head or without its
+        tokenizer; OSError where there is no model of this name.
         """
         with needs("text"):
             # slow to import: only where they are needed
@@ -54,12 +55,15 @@ class MaskedLM(Passes):
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
             raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language models that "
                              "AutoModelForMaskedLM loads")
-        tokenizer = AutoTokenizer.from_pretrained(name, **where)
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(name, **where)
+        except Exception as error:  # of all kinds, where files are missing
+            raise ValueError(f"{name} has no tokenizer that can be read: {error}") from error
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
             model, loaded = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **where)
         if missing := sorted(loaded["missing_keys"]):
             raise ValueError(f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]}, "
-                             "which would be random: take a model that was saved with its vocabulary head")
+                             "which would be random: take a model that was saved whole, with its vocabulary head")
         return cls(model.to(device), tokenizer, **options)
 
     @classmethod
@@ -299,6 +303,8 @@ class AtLength:
 def _spelling(word: str, tokenizer: Any) -> str:
     """What to do about a word that the tokenizer does not know."""
     vocabulary = tokenizer.get_vocab()
+    if word == tokenizer.unk_token:
+        return "which stands for such words: leave it out"
     if word in vocabulary:
         return f"its vocabulary has {word!r}, so it changes texts first: load it with do_lower_case=False"
     for form in (word.upper(), word.lower()):
