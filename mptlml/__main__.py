@@ -125,6 +125,7 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
         from transformers.utils import logging
+    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what is missing is said once, below
     try:
         return MaskedLM.from_pretrained(given.model, device=given.device, batch_tokens=given.batch_tokens,
@@ -137,6 +138,8 @@ def _load(given: argparse.Namespace) -> MaskedLM:
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _whole(at_least: int, *others: int) -> Callable[[str], int]:
