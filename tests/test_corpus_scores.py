@@ -281,7 +281,7 @@ LATIN, SHORT = "latin.txt", "short.txt"
 def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path, monkeypatch, words, message):
     """What a user can do wrong, in the command's words; and before the model is asked anything."""
     monkeypatch.chdir(tmp_path)
-    for name, content in ((LATIN, "caf\xe9".encode("latin-1")), (SHORT, b"the cat\na dog\n"), ("empty.txt", b"\n \n"),
+    for name, content in ((LATIN, "\xe9t\xe9".encode("latin-1")), (SHORT, b"the cat\na dog\n"), ("empty.txt", b"\n \n"),
                           ("wrong.txt", b"the cat\n\n5 %\n%\n".replace(b"5 ", b"")), ("long.txt", b"cat " * 600),
                           ("drawn.svg", b"<svg/>")):
         (tmp_path / name).write_bytes(content)
