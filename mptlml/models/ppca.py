@@ -233,7 +233,8 @@ class PPCA:
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
         if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
-            return torch.stack([self._mean_of_rows(moment.as_rows(), one) for one in observed])
+            rows = moment.as_rows()
+            return torch.stack([self._mean_of_rows(rows, one) for one in observed])
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
