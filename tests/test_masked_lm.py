@@ -17,6 +17,7 @@ from mptlml.testing import Case, check_model
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
 SENTENCE = "the cat sat on the mat"
+WORDS = "the cat sat on a mat and a dog ran".split()
 TOKENIZER = make_tokenizer(TEXTS * 3, 60)
 PAD = TOKENIZER.pad_token_id
 SIZE = dict(vocab_size=len(TOKENIZER), pad_token_id=PAD, initializer_range=0.3, max_position_embeddings=40)
@@ -349,15 +350,39 @@ def test_a_network_that_sees_padding_gets_none(kind):
                             attn_layers=["local", "local"], local_attn_chunk_length=8, axial_pos_shape=[8, 16],
                             axial_pos_embds_dim=[8, 8], max_position_embeddings=128, is_decoder=False)}[kind]
     config = transformers.AutoConfig.for_model(kind.lower(), **{**size, **own})
-    assert not MaskedLM.random(config, TOKENIZER, seed=3, dtype=torch.bfloat16).pads
+    assert not MaskedLM.random(config, TOKENIZER, seed=3, dtype=torch.bfloat16)._may_pad(1)
     lm = MaskedLM.random(config, TOKENIZER, seed=3)
-    assert tiny("BERT").pads and not lm.pads
+    assert tiny("BERT")._may_pad(1) and not lm._may_pad(1)
     together = lm.pseudo_log_likelihood(TEXTS + TEXTS)
     alone = torch.cat([lm.pseudo_log_likelihood([text]) for text in TEXTS])
     torch.testing.assert_close(together, torch.cat([alone, alone]), rtol=0, atol=1e-4)
     padded = torch.tensor([[*lm.encode("a dog"), PAD]])
     with pytest.raises(ValueError, match="ForMaskedLM sees padding.*one length at a time"):
         lm.at_length(3).conditional_log_prob(padded, torch.tensor([False, True, True]))
+
+
+REFORMER = dict(**{**SIZE, "max_position_embeddings": 512}, hidden_size=16, num_attention_heads=2, feed_forward_size=32,
+                attention_head_size=8, axial_pos_shape=[16, 32], axial_pos_embds_dim=[8, 8], is_decoder=False)
+
+
+def test_a_network_that_attends_in_blocks_is_asked_about_texts_beyond_them():
+    """A Reformer's blocks are 64 tokens wide. Padding changes what the blocks are; with hashes it draws at random."""
+    local = MaskedLM.random(transformers.ReformerConfig(**REFORMER, attn_layers=["local"] * 2), TOKENIZER, seed=3)
+    texts = [" ".join((WORDS * 40)[:length]) for length in (96, 100, 122, 150)]
+    together = local.pseudo_log_likelihood(texts)
+    alone = torch.cat([local.pseudo_log_likelihood([text]) for text in texts])
+    torch.testing.assert_close(together, alone, rtol=0, atol=1e-3)
+    for layers in (["local", "lsh"], ["lsh", "lsh"]):
+        with torch.random.fork_rng(devices=[]), pytest.raises(ValueError, match="answers otherwise when it is asked"):
+            MaskedLM.random(transformers.ReformerConfig(**REFORMER, attn_layers=layers), TOKENIZER,
+                            seed=3).pseudo_log_likelihood(texts[-1:])
+
+
+def test_a_network_that_fails_on_a_short_text_is_refused():
+    """Its landmarks take 64 tokens at a time, here 3."""
+    config = transformers.NystromformerConfig(**SMALL, segment_means_seq_len=12, num_landmarks=3)
+    with pytest.raises(ValueError, match="NystromformerForMaskedLM fails when it is asked about a short text"):
+        MaskedLM.random(config, TOKENIZER, seed=3)
 
 
 def test_threads_may_share_a_network(bert):
@@ -487,6 +512,13 @@ def test_a_model_of_another_kind_or_another_tokenizer_is_refused(kind, settings,
         model = kind(kind.config_class(**{**SMALL, **settings}))
     with pytest.raises(ValueError, match=message):
         MaskedLM(model, tokenizer)
+
+
+def test_a_network_whose_weights_are_no_numbers_is_refused():
+    model = tiny("BERT").model
+    model.get_input_embeddings().weight.data.fill_(math.nan)
+    with pytest.raises(ValueError, match="answers are NaN"):
+        MaskedLM(model, TOKENIZER)
 
 
 def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch):

@@ -18,6 +18,7 @@ from ..checks import check_count, check_known
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
+SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, stop) -> (ids, shown, asked) [n, D]
@@ -53,10 +54,15 @@ class Passes:
             raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
         self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
-        self.dtype: torch.dtype | None = None  # what is checked is checked in the model's own precision
-        _check_bidirectional(self)
-        self.pads = _sees_no_padding(self)
         self.dtype = dtype
+        self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
+        try:
+            _check_bidirectional(self)
+            self._may_pad(1)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, IndexError) as error:
+            raise ValueError(f"{type(model).__name__} fails when it is asked about a short text: {error}") from error
 
     def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
                  read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
@@ -82,13 +88,14 @@ class Passes:
 
         Rows of several lengths share a pass only where the network does not see padding.
         """
+        may_pad = self._may_pad(max(lengths, default=1))
         batch: list[tuple[int, int, int]] = []
         held = 0
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest row of a batch sets its width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < num_masks[i]:
-                if batch and (held >= most or not self.pads and lengths[batch[0][0]] != lengths[i]):
+                if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):
                     yield batch
                     batch, held = [], 0
                 stop = min(num_masks[i], start + most - held)
@@ -107,7 +114,7 @@ class Passes:
                              for column, fill in zip(zip(*parts, strict=True), (NO_TOKEN, 0, False), strict=True))
         count, before, after = len(ids), len(self.prefix), torch.tensor(self.suffix, dtype=torch.long)
         length = before + (ids != NO_TOKEN).sum(1, keepdim=True)  # to the end of the text, [count, 1]
-        if not self.pads and (length < before + width).any():
+        if not self._may_pad(width) and (length < before + width).any():
             raise ValueError(f"{type(self.model).__name__} sees padding, for it ignores the attention mask: "
                              "ask it about rows of one length at a time")
         framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), shown,
@@ -115,19 +122,34 @@ class Passes:
         place = torch.arange(framed.shape[1])
         framed = torch.where(place < length, framed, self.tokenizer.pad_token_id or 0)
         framed = framed.scatter(1, length + torch.arange(len(after)), after.expand(count, -1))
-        logits = self._logits(framed, (place < length + len(after)).long(), pad(asked, (before, len(after))))
+        logits = self._logits(framed, (place < length + len(after)).long(), pad(asked, (before, len(after))), self.dtype)
         true = ids[asked].to(self.device)
         return torch.cat([read(*part) for part in zip(logits.split(256), true.split(256), strict=True)])  # less memory
 
-    def _logits(self, given: Tensor, seen: Tensor, where: Tensor) -> Tensor:
+    def _may_pad(self, longest: int) -> bool:
+        """Whether rows of at most `longest` tokens may end in padding: whether the network does not see it there.
+
+        The network itself is asked, once about short texts and once for each doubling of `longest`, as some attend in
+        blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
+        """
+        if self.model.training:  # dropout draws too
+            return True
+        level = min(self.max_tokens, max(SHORT, 1 << (longest - 1).bit_length()))
+        if level not in self._padded:
+            lengths = ((1, 2), (1, 9), (12, 52), (91, SHORT)) if level <= SHORT else ((3 * level // 4 - 5, level),)
+            same = [_same_before_padding(self, min(one, level), min(other, level)) for one, other in lengths]
+            self._padded[level] = all(same) and (level <= SHORT or self._may_pad(SHORT))
+        return self._padded[level]
+
+    def _logits(self, given: Tensor, seen: Tensor, where: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Logits [places, V] where `where` [B, L] is True, and only there: the vocabulary head sees no other place.
 
-        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding.
+        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, None for none.
         """
         where, own = where.to(self.device), get_ident()
         head = self.model.get_output_embeddings()
         with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
-                torch.autocast(self.device.type, self.dtype, enabled=self.dtype is not None):
+                torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             hook = head.register_forward_pre_hook(  # others may use the network at the same time
                 lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs)
             try:
@@ -178,7 +200,7 @@ def _check_bidirectional(net: Passes) -> None:
     given = torch.tensor([[net.tokenizer.mask_token_id, one, right] for right in (one, other)])
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
-        logits = net._logits(given, torch.ones_like(given), first)
+        logits = check_known(net._logits(given, torch.ones_like(given), first))
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
         raise ValueError(f"{type(net.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
                          f"{net.vocab_size} tokens: {ADVICE}")
@@ -186,26 +208,22 @@ def _check_bidirectional(net: Passes) -> None:
         raise ValueError(f"{type(net.model).__name__} does not see to the right of a hole, as a causal model: {ADVICE}")
 
 
-def _sees_no_padding(net: Passes) -> bool:
-    """Whether a hidden word's logits stay the same, to rounding, when padding follows texts of several lengths.
+def _same_before_padding(net: Passes, length: int, width: int) -> bool:
+    """Whether logits of a text of `length` tokens stay the same, to rounding, in a row of `width` tokens.
 
-    Raises ValueError: they change from pass to pass, so the network draws at random.
+    Raises ValueError: they change from pass to pass.
     """
-    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))[:2]
-    precision = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6
-    for length, more in ((1, 1), (1, 8), (12, 40), (40, 60)):
-        length, more = min(length, net.max_tokens), min(more, net.max_tokens - min(length, net.max_tokens))
-        text = (words * length)[:length]
-        text[length // 2] = net.tokenizer.mask_token_id
-        row = torch.tensor([[*net.prefix, *text, *net.suffix]])
-        padded = pad(row, (0, more), value=net.tokenizer.pad_token_id or 0)
-        hole = torch.arange(padded.shape[1])[None] == len(net.prefix) + length // 2
-        with torch.no_grad():
-            alone, again, among = (net._logits(given, (torch.arange(given.shape[1]) < row.shape[1])[None].long(),
-                                               hole[:, : given.shape[1]]) for given in (row, row, padded))
-        least = precision * (alone.abs().max() + 1)
-        if (alone - again).abs().max() > least:
-            raise ValueError(f"{type(net.model).__name__} answers otherwise when it is asked again: it draws at random")
-        if (alone - among).abs().max() > least:
-            return False
-    return True
+    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))[:3]
+    text = (words * length)[:length]
+    text[length // 2] = net.tokenizer.mask_token_id
+    row = torch.tensor([[*net.prefix, *text, *net.suffix]])
+    padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)
+    places = torch.zeros(padded.shape, dtype=torch.bool)
+    places[0, len(net.prefix): len(net.prefix) + length: -(-length // 16)] = True  # what padding touches may be far
+    with torch.no_grad():
+        alone, again, among = (net._logits(given, (torch.arange(given.shape[1]) < row.shape[1])[None].long(),
+                                           places[:, : given.shape[1]]) for given in (row, row, padded))
+    most = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6 * (alone.abs().max() + 1)
+    if (alone - again).abs().max() > most:
+        raise ValueError(f"{type(net.model).__name__} answers otherwise when it is asked again: it draws at random")
+    return bool((alone - among).abs().max() <= most)
