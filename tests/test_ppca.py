@@ -158,6 +158,57 @@ def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypa
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("noise_variance", [1e-6, 1e-8, 1e-9])
+def test_tokens_given_few_others_cost_no_digits(noise_variance, generator):
+    """Two of three latents do the same, and three of eight tokens are seen: moments in exact fractions."""
+    weight = torch.randn(8, 3, generator=generator, dtype=torch.float64)
+    weight[:, 2] = 2 * weight[:, 0]
+    model = PPCA(weight, noise_variance)
+    x = model.sample(3, generator=generator)
+    observed, masked = torch.arange(8) < 3, [*range(3, 8)]
+    covariance = oracles.ppca_covariance(weight.numpy(), noise_variance)
+    answers = model.conditional_log_prob(x, observed)[:, 3:]
+    for row, answer in zip(x.numpy(), answers, strict=True):
+        means, variances = oracles.schur(np.zeros(8), covariance, row, masked)
+        np.testing.assert_allclose(answer, stats.norm(means, np.sqrt(variances)).logpdf(row[3:]), rtol=0, atol=1e-5)
+    each = torch.stack([observed, ~observed, observed])  # a mask for each row
+    one_by_one = torch.stack([model.conditional_log_prob(*pair) for pair in zip(x, each, strict=True)])
+    torch.testing.assert_close(model.conditional_log_prob(x, each), one_by_one, rtol=0, atol=1e-6)
+
+
+def test_little_noise_and_a_mask_for_each_row_take_no_more_memory_than_a_block(generator, monkeypatch):
+    """What is decomposed at a time is bounded, and the answers are those of one row at a time."""
+    model = PPCA(torch.randn(60, 4, generator=generator, dtype=torch.float64), 1e-9)
+    x = model.sample(30, generator=generator)
+    observed = random_masks(60, torch.full((30,), 58), generator=generator)  # fewer seen than latents
+    truth = torch.stack([model.log_prob(*pair) for pair in zip(x, observed, strict=True)])
+    monkeypatch.setattr("mptlml.models.ppca.BLOCK", 5 * 60 * 4)
+    qr, sizes = torch.linalg.qr, []
+    monkeypatch.setattr(torch.linalg, "qr", lambda given: sizes.append(len(given)) or qr(given))
+    torch.testing.assert_close(model.log_prob(x, observed), truth, rtol=0, atol=1e-6)
+    assert sum(sizes) == 30 and max(sizes) <= 5
+
+
+def test_the_mean_has_a_gradient_where_variances_are_equal(generator):
+    """Little noise asks for rows of the second moment, whose axes are not unique."""
+    mean = torch.zeros(4, dtype=torch.float64, requires_grad=True)
+    model = PPCA(torch.eye(4, 2, dtype=torch.float64), 1e-11, mean)
+    data = SecondMoment(torch.full((4,), 0.5, dtype=torch.float64), covariance=torch.eye(4, dtype=torch.float64))
+    slope, = torch.autograd.grad(model.mean_log_prob(data), mean)
+    torch.testing.assert_close(slope, torch.tensor([0.5, 0.5, 0.5e11, 0.5e11], dtype=torch.float64), rtol=1e-6, atol=1e-6)
+
+
+def test_a_noise_that_is_set_later_is_checked_too():
+    model, x = PPCA(torch.ones(4, 2), 1.0), torch.zeros(1, 4)
+    model.noise_variance = 0.5
+    assert model.sample(2, generator=torch.Generator()).isfinite().all()
+    assert torch.equal(model.log_prob(x), PPCA(torch.ones(4, 2), 0.5).log_prob(x))
+    for noise in (-0.5, torch.tensor(float("nan"))):
+        model.noise_variance = noise
+        with pytest.raises(ValueError, match="is too small"):
+            model.log_prob(x)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_model_follows_its_parameters(dtype, generator):
     """Steps of an optimiser change them in place."""

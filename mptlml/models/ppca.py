@@ -161,7 +161,7 @@ class PPCA:
 
     @property
     def _noise(self) -> Tensor:
-        return self.noise_variance.double()
+        return torch.as_tensor(self.noise_variance, device=self.weight.device).double()
 
     @property
     def _mean(self) -> Tensor:
@@ -172,7 +172,7 @@ class PPCA:
         check_count(num_rows, "num_rows")
         latents = randn((num_rows, self.num_latents), self.weight, generator)
         noise = randn((num_rows, self.num_tokens), self.weight, generator)
-        return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
+        return self.mean + latents @ self.weight.T + self._noise.to(noise.dtype).sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
@@ -183,7 +183,7 @@ class PPCA:
         if self._keeps_digits(root, inverse, length, ROUNDING):
             squared = (length - (projected * _rows_times(projected, inverse)).sum(-1)) / self._noise
         else:
-            root, squared = self._by_least_squares(seen, observed)
+            root, _, squared = self._by_least_squares(seen, observed)
         count = observed.sum(-1).double()
         log_det = (count - self.num_latents) * self._noise.log()
         log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
@@ -216,12 +216,13 @@ class PPCA:
         of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N,
         but where the noise is so small that this form would lose digits.
         """
-        moment = self._about_mean(data)
-        check_shapes(moment.mean, observed, self.num_tokens, self._weight)
-        step, outer = max(1, BLOCK // self.weight.numel()), self._outer()
-        return torch.cat([self._mean_block(moment, part, outer) for part in observed.split(step)]).to(self.weight.dtype)
+        data = self._summary(data)
+        check_shapes(data.mean, observed, self.num_tokens, self._weight)
+        moment, outer, step = data.about(self._mean), self._outer(), max(1, BLOCK // self.weight.numel())
+        return torch.cat([self._mean_block(data, moment, part, outer)
+                          for part in observed.split(step)]).to(self.weight.dtype)
 
-    def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
+    def _mean_block(self, data: SecondMoment, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
         """The same for a few masks, given the second moment C about mu and `_outer`.
 
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
@@ -233,7 +234,7 @@ class PPCA:
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
         if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
-            rows = moment.as_rows()
+            rows = self._rows(data)
             return torch.stack([self._mean_of_rows(rows, one) for one in observed])
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
@@ -242,32 +243,36 @@ class PPCA:
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
     def _mean_of_rows(self, rows: Tensor, observed: Tensor) -> Tensor:
-        """The same for one mask [D], from `SecondMoment.as_rows`: slower, and without differences of large numbers."""
+        """The same for one mask [D], from `_rows`: slower, and without differences of large numbers."""
         mean, variance = self._moments(self._mean + rows, observed, self._weight)
         squared = (self._mean + rows - mean).square().sum(0)
         return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
-        moment = self._about_mean(data)
-        root = self._root(all_observed(self.num_tokens, self.weight.device), self._outer())
+        data = self._summary(data)
+        moment, every = data.about(self._mean), all_observed(self.num_tokens, self.weight.device)
+        root = self._root(every, self._outer())
         if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
             projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
             explained = (moment.times(projected) * projected).sum()
             squared = (moment.diagonal().sum() - explained) / self._noise
         else:
-            every = all_observed(self.num_tokens, self.weight.device)
-            root, squares = self._by_least_squares(moment.as_rows(), every)
+            root, _, squares = self._by_least_squares(self._rows(data), every)
             squared = squares.sum()
         log_det = (self.num_tokens - self.num_latents) * self._noise.log() + 2 * root.diagonal().abs().log().sum()
         return (-0.5 * (self.num_tokens * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
-    def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """A root of A, and the quadratic form (x_R - mu_R)^T S_RR^-1 (x_R - mu_R), where `_root` would lose digits.
+    def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """A root of A, the posterior mean of z, and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R), where `_root` loses digits.
 
-        The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) / sigma^2 over z: what a projection onto
-        the columns of [W_R; sigma I] = Q R leaves. R^T R = A. Twice to a hundred times as slow.
+        The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) / sigma^2 over z, and the mean is where
+        it lies: what a projection onto the columns of [W_R; sigma I] = Q R leaves. R^T R = A. Twice to a hundred times
+        as slow.
         """
+        if seen.ndim == observed.ndim > 1 and len(observed) > 1 and observed.numel() * self.num_latents > BLOCK:
+            halves = zip(*(part.chunk(2) for part in (seen, observed)), strict=True)
+            return tuple(map(torch.cat, zip(*(self._by_least_squares(*half) for half in halves), strict=True)))
         shape = *observed.shape[:-1], self.num_latents, self.num_latents
         noise = self._noise.sqrt() * torch.eye(self.num_latents, dtype=seen.dtype, device=seen.device)
         q, root = torch.linalg.qr(torch.cat([observed[..., None] * self._weight, noise.expand(shape)], -2))
@@ -275,11 +280,16 @@ class PPCA:
         inside = torch.einsum("...d,...dk->...k", seen, q)
         left = seen - torch.einsum("...k,...dk->...d", inside, q)
         rest = torch.einsum("...k,...jk->...j", inside, below)
-        return root, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
+        latent = torch.linalg.solve_triangular(root, inside[..., None], upper=True)[..., 0]
+        return root, latent, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
 
-    def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
-        """The second moment about mu, in float64."""
-        return (data if isinstance(data, SecondMoment) else self.summarise(data)).double().about(self._mean)
+    def _summary(self, data: Tensor | SecondMoment) -> SecondMoment:
+        """The second moment of rows, or that which is given, in float64."""
+        return (data if isinstance(data, SecondMoment) else self.summarise(data)).double()
+
+    def _rows(self, data: SecondMoment) -> Tensor:
+        """Rows [r, D] whose sum of squares is the second moment about mu."""
+        return torch.cat([data.as_rows(), (data.mean - self._mean)[None]])
 
     def _keeps_digits(self, root: Tensor, inverse: Tensor, length: Tensor, loss: float) -> bool:
         """Whether a difference of squared lengths [...] loses no more than `loss` nats, by a bound that was tried.
@@ -294,9 +304,15 @@ class PPCA:
         """Mean and variance of each token given x_R, in float64 [..., D]: of use where the token is masked."""
         seen, root = self._prepare(x, observed, like)
         inverse = torch.cholesky_inverse(root)
-        latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
-        # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
-        return self._mean + latent @ self._weight.T, self._noise * (1 + inverse.flatten(-2) @ self._outer().T)
+        length = seen.square().sum(-1) + self._weight.square().sum(-1).max()
+        if self._keeps_digits(root, inverse, length, ROUNDING):
+            latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
+            # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
+            spread = inverse.flatten(-2) @ self._outer().T
+        else:
+            root, latent, _ = self._by_least_squares(seen, observed)
+            spread = torch.linalg.solve_triangular(root.mT, self._weight.T, upper=False).square().sum(-2)
+        return self._mean + latent @ self._weight.T, self._noise * (1 + spread)
 
     def _prepare(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K].
@@ -313,7 +329,7 @@ class PPCA:
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        lost = (failed > 0) | ~(torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
+        lost = (failed > 0) | ~(self._noise > 0) | ~(torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
         if lost.any():
             raise ValueError(f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
                              f"masks: sigma^2 = {self._noise:.3g} is too small")
