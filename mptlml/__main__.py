@@ -52,13 +52,14 @@ def main(words: Sequence[str] | None = None) -> None:
     except torch.OutOfMemoryError as error:
         _leave(f"out of memory: give a smaller number of --batch-tokens ({error})")
     except OSError as error:
-        _leave(f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error))
+        _leave(f"{error.filename or own}: {error.strerror}" if error.strerror else str(error))  # a full disk is unnamed
     except (ValueError, ModuleNotFoundError) as error:
         _leave(str(error))
     except RuntimeError as error:
         _leave(f"the model fails on these texts: {error}")
     except KeyboardInterrupt:
-        _leave("stopped; the same command with --resume (in place of --overwrite) goes on")
+        other = " and another name for --curve" if given.curve and given.curve.exists() else ""
+        _leave(f"stopped; the same command with --resume in place of --overwrite{other} goes on")
 
 
 def _leave(message: str) -> NoReturn:
@@ -70,7 +71,7 @@ def _leave(message: str) -> NoReturn:
 def _launched() -> tuple[int, int]:
     """(which process this is, of how many), as a launcher says. Raises ValueError: nothing that a launcher says."""
     rank, world = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
-    if not (rank.isdigit() and world.isdigit() and int(rank) < int(world)):
+    if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
         raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their number: "
                          "0 <= RANK < WORLD_SIZE")
     return int(rank), int(world)
@@ -125,6 +126,8 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
         from transformers.utils import logging
+    if Path(given.model).is_file():
+        raise ValueError(f"--model {given.model} is a file: give the folder that holds config.json and the weights")
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what is missing is said once, below
     try:

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -139,10 +140,18 @@ def test_parts_of_another_run_are_let_be(lm, whole, tmp_path):
     ("[1, 2]\n", "line 1 of .*is not from a file of scores"),
     ("{settings}nonsense\n", "line 2 of .*is not from a file of scores"),
     ('{settings}{"text": [1], "digest": 5}\n', "line 2 of .*is not from a file of scores"),
+    ('{settings}{"text": 0, "digest": "{digest}"}\n', "line 2 of .*is not from a file of scores"),
+    ("{settings}{true}", "line 2 of .*is not from a file of scores"),
+    ("{settings}{nan}", "line 2 of .*is not from a file of scores"),
+    ("{settings}" + "[" * 10**5 + "\n", "line 2 of .*is not from a file of scores"),
 ])
 def test_what_is_no_file_of_scores_is_not_gone_on_with(lm, whole, tmp_path, content, message):
     path = tmp_path / "notes.txt"
-    path.write_text(content.replace("{settings}", whole.read_text().splitlines(keepends=True)[0]), encoding="utf-8")
+    head, line = whole.read_text().splitlines(keepends=True)[:2]
+    for name, by in {"settings": head, "digest": json.loads(line)["digest"], "true": line.replace(": 0,", ": true,", 1),
+                     "nan": re.sub('"area": [-.0-9]+', '"area": NaN', line)}.items():
+        content = content.replace(f"{{{name}}}", by)
+    path.write_text(content, encoding="utf-8")
     before = path.read_bytes()
     with pytest.raises(ValueError, match=message):
         score_corpus(lm, TEXTS, path, resume=True, **FEW)
@@ -162,6 +171,15 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, whole, tmp_p
     assert [line["text"] for line in read_scores(path)] == [0]
 
 
+def test_what_is_to_be_replaced_stays_until_there_are_new_scores(lm, whole, tmp_path, monkeypatch):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(whole.read_bytes())
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(corpus_scores, "_score", lambda *given: (_ for _ in ()).throw(MemoryError))
+        score_corpus(lm, TEXTS, path, overwrite=True, **FEW)
+    assert path.read_bytes() == whole.read_bytes()
+
+
 def test_a_file_that_is_being_written_can_be_read(whole, tmp_path):
     path = tmp_path / "scores.jsonl"
     path.write_bytes(whole.read_bytes()[:-30])
@@ -173,7 +191,7 @@ def test_what_was_finished_before_a_kill_is_kept(lm, whole, tmp_path, monkeypatc
     path, score, begun = tmp_path / "scores.jsonl", corpus_scores._score, []
 
     def score_or_die(lm, texts, heads, unit, *counts):
-        begun.append((unit[0], len(read_scores(path))))
+        begun.append((unit[0], len(read_scores(path)) if path.exists() else 0))
         if len(begun) == 2:
             raise KeyboardInterrupt
         return score(lm, texts, heads, unit, *counts)
@@ -277,6 +295,7 @@ LATIN, SHORT = "latin.txt", "short.txt"
     ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
     ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
+    ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
 ])
 def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path, monkeypatch, words, message):
     """What a user can do wrong, in the command's words; and before the model is asked anything."""
@@ -291,7 +310,7 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path,
         (tmp_path / name).hardlink_to(SHORT)
     if words[0].startswith("s."):
         monkeypatch.setenv("WORLD_SIZE", "2")
-    bad_model(folder, *(word for word in words if word in ("headless", "gpt", "torn", "mute")))
+    bad_model(folder, *(kind for kind in ("headless", "gpt", "torn", "mute") if any(word.startswith(kind) for word in words)))
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("work has begun"))
     usual = [] if "--model" in words else ["--model", str(folder)]
@@ -333,7 +352,7 @@ def test_counts_are_read_in_the_commands_words(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("1", "1"), ("0", "0")])
+@pytest.mark.parametrize(("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("1", "1"), ("0", "0"), ("\u00b2", "9")])
 def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
@@ -343,14 +362,15 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
 
 def test_files_beside_the_output_are_let_be(lm, tmp_path, monkeypatch):
     """What is written for the moment has a name that nobody else has, and is gone when writing fails."""
-    monkeypatch.setattr(os, "getpid", lambda: 7)
+    names = iter(["a", *"abcdefgh"])
+    monkeypatch.setattr(corpus_scores.secrets, "token_hex", lambda _: next(names))
     path = tmp_path / "s.jsonl"
-    for name in ("s.jsonl.new", "s.jsonl.7.new"):
+    for name in ("s.jsonl.new", "s.jsonl.a.new"):
         (tmp_path / name).write_text("mine")
     with pytest.raises(FileExistsError):
         score_corpus(lm, TEXTS[:1], path, **FEW)
     assert {file.read_text() for file in tmp_path.iterdir()} == {"mine"}
-    (tmp_path / "s.jsonl.7.new").unlink()
+    (tmp_path / "s.jsonl.a.new").unlink()
     score_corpus(lm, TEXTS[:1], path, **FEW)
     path.chmod(0o640)
     with pytest.raises(RuntimeError), corpus_scores.replacing(path) as new:
@@ -376,6 +396,19 @@ def test_another_configuration_does_not_go_on_with_the_file(lm, whole):
     other.model.config.hidden_act = "relu"
     with pytest.raises(ValueError, match='was written with {"weights": .*choose another file'):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
+
+
+@pytest.mark.parametrize(("error", "message"), [
+    (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
+    (KeyboardInterrupt(), "with --resume in place of --overwrite and another name for --curve goes on"),
+])
+def test_what_goes_wrong_on_the_way_says_what_to_do(folder, tmp_path, monkeypatch, error, message):
+    for name, content in (("t.txt", "the cat"), ("c.svg", "<svg/>")):
+        (tmp_path / name).write_text(content)
+    monkeypatch.setattr(corpus_scores, "_score", lambda *given: (_ for _ in ()).throw(error))
+    with pytest.raises(SystemExit, match=message):
+        command.main(["score", str(tmp_path / "t.txt"), "--model", str(folder), "-o", str(tmp_path / "s.jsonl"),
+                      "--curve", str(tmp_path / "c.svg"), "--overwrite"])
 
 
 def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, monkeypatch):

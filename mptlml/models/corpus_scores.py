@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from .masked_lm import MaskedLM
 from .text_curves import spaced_sizes
 
 UNIT = 16  # texts
+KEYS = {"text", "begins", "digest", "tokens", "area", "area_error", "quadrature_error", "pseudo_log_likelihood",
+        "order_spread", "sizes", "scores"}  # of a line
 
 
 def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Sequence[int] | None = None,
@@ -65,14 +68,18 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
     for other in {own, *(file for file in path.parent.iterdir() if a_part.fullmatch(file.name))} if resume else ():
         found |= _lines(other, settings, heads)
     done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
-    _write(own, settings, done)
-    with own.open("a", encoding="utf-8") as file, tqdm(total=sum(map(len, units)), desc="texts", disable=None) as bar:
+    begun = False
+    with tqdm(total=sum(map(len, units)), desc="texts", disable=None) as bar:
         for unit in units:
             if unit[0] not in done:
                 new = _score(lm, texts, heads, unit, num_sizes, num_masks, num_orders, seed)
-                file.write("".join(new.values()))
-                file.flush()
                 done |= new
+                if begun:
+                    with own.open("a", encoding="utf-8") as file:
+                        file.write("".join(new.values()))
+                else:  # what an earlier run wrote stays until there is something to take its place
+                    _write(own, settings, done)
+                    begun = True
             bar.update(len(unit))
     _write(own, settings, done)
     return own
@@ -148,8 +155,11 @@ def _lines(file: Path, settings: dict[str, Any], heads: Sequence[dict[str, Any]]
         try:
             there = json.loads(line)
             known = there["weights" if number == 1 else "digest"]
+            if number > 1 and (set(there) != KEYS or type(there["text"]) is not int or not math.isfinite(
+                    there["tokens"] + there["area"] + there["quadrature_error"] + there["pseudo_log_likelihood"])):
+                raise ValueError
             place = places.get(there.get("text"))
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise ValueError(f"line {number} of {file} is not from a file of scores: choose another file") from None
         if number == 1:
             differ = [key for key in settings if key != "model" and there.get(key) != settings[key]]
@@ -190,7 +200,7 @@ def _write(file: Path, settings: dict[str, Any], lines: dict[int, str]) -> None:
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
     """A path to write to; what was written takes the place of `file` all at once, or not at all. Raises OSError."""
-    new = file.with_name(f"{file.name}.{os.getpid()}.new")
+    new = file.with_name(f"{file.name}.{secrets.token_hex(4)}.new")
     new.open("x").close()  # never another's file
     try:
         yield new

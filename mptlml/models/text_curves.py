@@ -88,7 +88,8 @@ class RateCurve:
         """The area, an Estimate of the log-likelihood averaged over orders; its error is over rows.
 
         unit: "token" or "sentence" (nats per token or per row), or "bits per word", which is positive: smaller is
-        better. The error does not cover the sizes that are read off straight lines. Raises ValueError: another unit.
+        better. The error does not cover the sizes that are read off straight lines; per token it is that of a ratio,
+        too small where a few long rows hold most tokens. Raises ValueError: another unit.
         """
         factor = _unit_factor(unit, self.lengths.mean(), self.lengths.sum(), self.num_words)
         if unit == "sentence":  # every row counts alike, and long rows have large areas
