@@ -122,7 +122,8 @@ class Passes:
         place = torch.arange(framed.shape[1])
         framed = torch.where(place < length, framed, self.tokenizer.pad_token_id or 0)
         framed = framed.scatter(1, length + torch.arange(len(after)), after.expand(count, -1))
-        logits = self._logits(framed, (place < length + len(after)).long(), pad(asked, (before, len(after))), self.dtype)
+        attended = (place < length + len(after)).long()
+        logits = self._logits(framed, attended, pad(asked, (before, len(after))), self.dtype)
         true = ids[asked].to(self.device)
         return torch.cat([read(*part) for part in zip(logits.split(256), true.split(256), strict=True)])  # less memory
 

@@ -329,7 +329,8 @@ class PPCA:
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        lost = (failed > 0) | ~(self._noise > 0) | ~(torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
+        held = (self._noise > 0) & (torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
+        lost = (failed > 0) | ~held
         if lost.any():
             raise ValueError(f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
                              f"masks: sigma^2 = {self._noise:.3g} is too small")
