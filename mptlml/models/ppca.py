@@ -271,8 +271,8 @@ class PPCA:
         as slow.
         """
         if seen.ndim == observed.ndim > 1 and len(observed) > 1 and observed.numel() * self.num_latents > BLOCK:
-            halves = zip(seen.chunk(2), observed.chunk(2), strict=True)
-            root, latent, squared = map(torch.cat, zip(*(self._by_least_squares(*half) for half in halves), strict=True))
+            halves = [self._by_least_squares(*half) for half in zip(seen.chunk(2), observed.chunk(2), strict=True)]
+            root, latent, squared = map(torch.cat, zip(*halves, strict=True))
             return root, latent, squared
         shape = *observed.shape[:-1], self.num_latents, self.num_latents
         noise = self._noise.sqrt() * torch.eye(self.num_latents, dtype=seen.dtype, device=seen.device)
