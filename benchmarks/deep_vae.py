@@ -51,4 +51,5 @@ def lines(data, noise, steps, scheme, seed):
 def main():
     units = [(data, noise, steps, scheme, seed)
              for data, noise, steps, schemes in PLAN for seed in SEEDS for scheme in schemes]
-    write_results("deep_vae", "deep_vae", FIELDS, lines, units)
+    read = [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]
+    write_results("deep_vae", "deep_vae", FIELDS, lines, units, read)

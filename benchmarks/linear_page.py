@@ -30,4 +30,4 @@ def lines(name, objective, seed):
 
 def main():
     units = [(name, objective, seed) for name in DATA for objective in study.OBJECTIVES for seed in SEEDS]
-    write_results("linear_vae_page", "linear_page", FIELDS, lines, units)
+    write_results("linear_vae_page", "linear_page", FIELDS, lines, units, map(study.BinaryImages, DATA))

@@ -77,4 +77,5 @@ def main(*names):
     if unknown := set(names) - set(DATA):
         sys.exit(f"unknown data: {', '.join(sorted(unknown))}; there are {', '.join(DATA)}")
     units = [(name, seed) for name in names or DATA for seed in SEEDS]
-    write_results("-".join(["linear_vae", *names]), " ".join(["linear_runs", *names]), FIELDS, lines, units)
+    write_results("-".join(["linear_vae", *names]), " ".join(["linear_runs", *names]), FIELDS, lines, units,
+                  map(BinaryImages, names or DATA))

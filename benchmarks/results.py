@@ -13,8 +13,9 @@ import torch
 FOLDER = Path(__file__).parents[1] / "book" / "data"
 
 
-def write_results(name, command, fields, run, units):
-    """Writes book/data/NAME.csv: the lines of `run(*unit)` for each of the units, below the machine and the fields.
+def write_results(name, command, fields, run, units, read=()):
+    """Writes book/data/NAME.csv: the lines of `run(*unit)` for each of the units, below the machine, what the runs `read`
+    (data with their source, size and digest) and the fields.
 
     The lines of finished units stand in NAME.part until all are there, so a run that was killed goes on with the next
     one. Torch works on one thread. Exits with a message where NAME.part is of another command, machine or version.
@@ -22,6 +23,7 @@ def write_results(name, command, fields, run, units):
     torch.set_num_threads(1)
     head = (f"# python -m benchmarks {command}; one thread of {os.cpu_count()} cores, {platform.system()} "
             f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n")
+    head += "".join(f"# read: {data.source}, {data.size}, digest {data.digest}\n" for data in read)
     part, lines = FOLDER / f"{name}.part", [fields]
     begun, done = json.loads(part.read_text(encoding="utf-8")) if part.exists() else (head, {})
     if begun != head:

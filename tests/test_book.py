@@ -232,7 +232,7 @@ def said(tmp_path, monkeypatch):
     executed = {
         "01_one": ran(claim, {"kind": "claim", "id": "b", "reason": "no data here"},
                       {"kind": "claim", "id": "b", "reason": "again"},
-                      {"kind": "data", "source": "digits", "note": "a < b"},
+                      {"kind": "data", "source": "digits", "size": "9 images", "digest": "0a", "note": "a < b"},
                       {"kind": "columns", "key": "fig1-left", "columns": [["y", [1, 2]], ["x", [1e5, None]]]}, COST),
         "02_two": ran(COST | {"versions": {"python": "3.12"}}), "03": None}
     monkeypatch.setattr(book_outputs, "chapters", lambda root: [Path(f"{stem}.md") for stem in executed])

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +33,7 @@ def shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     CLAIMS.parent.mkdir()
     CLAIMS.write_text(THREE)
+    Path("book", "data_sets.yml").write_text('01_one: {"0a1b2c3d": three texts, "11111111": or others}')
     outputs = []
 
     def display(content, metadata=None, raw=False):
@@ -43,10 +45,15 @@ def shown(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "get_ipython", lambda: None)
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", math.inf)  # this whole process has run other tests as well
     claims.claims.cache_clear()
+    claims.data_sets.cache_clear()
     with mpl.rc_context():
         report.start("01_one")
         yield outputs
     claims.claims.cache_clear()
+
+
+def some_data(source="texts", digest="0a1b2c3d", note=""):
+    return SimpleNamespace(source=source, size="3 texts", digest=digest, note=note)
 
 
 def emitted(outputs):
@@ -136,6 +143,9 @@ def test_closing_wants_the_claims_of_the_chapter_and_says_what_it_cost(shown, mo
     assert set(cost["machine"]) == {"system", "architecture", "cores", "gpu"}  # and no one's name
     assert named(shown) == {"01_one-seconds": repr(cost["seconds"])}
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", 1)
+    monkeypatch.delenv("CI", raising=False)
+    report.closing()  # a reader's build goes on
+    monkeypatch.setenv("CI", "true")
     with pytest.raises(MemoryError, match="01_one took"):
         report.closing()
     report.claim("c", 1.5)
@@ -145,8 +155,43 @@ def test_closing_wants_the_claims_of_the_chapter_and_says_what_it_cost(shown, mo
 
 def test_data_are_named_once(shown):
     for _ in range(2):
-        report.data_used(SimpleNamespace(source="texts", note="sentences stand in"))
-    assert emitted(shown) == [{"kind": "data", "source": "texts", "note": "sentences stand in"}]
+        report.data_used(some_data(note="sentences stand in"))
+    assert emitted(shown) == [{"kind": "data", "source": "texts", "size": "3 texts", "digest": "0a1b2c3d",
+                               "note": "sentences stand in"}]
+
+
+def test_a_publisher_asks_for_real_data(shown, monkeypatch):
+    monkeypatch.setenv("MPTLML_REQUIRE_DATA", "1")
+    report.data_used(some_data())
+    with pytest.raises(FileNotFoundError, match="MPTLML_REQUIRE_DATA is set: sentences stand in"):
+        report.data_used(some_data(note="sentences stand in"))
+
+
+@pytest.mark.parametrize(("kind", "value", "outcome"), [
+    ("before", 1.5, "other data"), ("after", 3.0, "other data"), ("exact", 1.5, "partly"), ("exact", 3.0, "stops"),
+    ("stored", 1.5, "partly"), ("stored", 3.0, "other data")])
+def test_on_other_data_a_band_that_was_set_for_some_stops_no_build(kind, value, outcome, shown):
+    """An identity holds on any data. What is read from a file is inside its band; a run held against it may not be."""
+    CLAIMS.write_text(THREE.replace("kind: before", f"kind: {kind}"))
+    report.data_used(some_data())
+    with nullcontext() if 1 <= value <= 2 else pytest.raises(report.ClaimError):
+        report.claim("a", value)  # on the data of the band all are checked
+    report.data_used(some_data(digest="99999999"))
+    with pytest.raises(report.ClaimError) if outcome == "stops" else nullcontext():
+        report.claim("a", value)
+        record, entry = emitted(shown)[-1], claims.claims()["a"]
+        assert claims.verdict(entry, record) == outcome
+        told = "exact; other data: the band was set for three texts; or others"
+        assert claims.how(entry, record) == (told if outcome == "other data" else "exact")
+
+
+def test_a_sentence_that_other_data_do_not_bear_out_is_taken_back(shown):
+    report.expect(True, "all is well")
+    with pytest.raises(AssertionError, match="01_one says that all is well"):
+        report.expect(False, "all is well")
+    report.data_used(some_data(digest="99999999"))
+    report.expect(False, "all is well")
+    assert emitted(shown)[1:] == [{"kind": "unlike", "says": "all is well"}]
 
 
 def test_glue_keeps_plain_values(shown):

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from unittest import mock
 
 import pytest
 import torch
@@ -53,11 +54,20 @@ def test_the_cache_is_asked_first_and_the_hub_only_with_a_connection(reachable, 
         raise OSError
 
     monkeypatch.delenv("HF_DATASETS_OFFLINE", raising=False)
-    monkeypatch.setattr(text, "is_reachable", lambda address: reachable)
+    monkeypatch.setattr(text, "is_reachable", lambda address, begins: reachable)
+    monkeypatch.setattr(text, "_failed", [])
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
     assert text.from_hub(load) is None
     assert asked == [(True, True)] + [(False, False)] * (reachable and not offline)
+    assert text.from_hub(load) is None  # a hub that failed is not asked a second time
+    assert asked[-1] == (True, True) and len(asked) == 2 + (reachable and not offline)
     assert constants.HF_HUB_OFFLINE is offline
+
+
+def test_a_folder_is_read_itself_and_its_errors_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "is_reachable", lambda *_: pytest.fail("the hub was asked"))
+    with pytest.raises(ValueError, match="cannot tell"):
+        text.from_hub(mock.Mock(side_effect=ValueError("cannot tell")), str(tmp_path))
 
 
 def test_loading_prints_nothing_on_a_page(tmp_path, capfd, caplog):

@@ -1,7 +1,7 @@
 """Name what the outputs of a chapter depend on: one digest per chapter, which changes exactly when it must run.
 
 It covers the chapter's code; the modules of `mptlml` that it imports, directly or not; the pinned requirements; the
-bands of its own claims; the stored results that it names; and, where it imports `mptlml.data`, the data at hand. Text,
+bands of its own claims and for which data they were set; the stored results that it names; and, where it imports `mptlml.data`, the data at hand. Text,
 captions, the wording of claims and all that makes pages of the outputs run nothing.
 """
 
@@ -114,6 +114,8 @@ def digest(path: Path, root: Path = ROOT) -> str:
     sources = [cell.source for cell in cells]
     sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
     sources += [f"{name}\0{package.code[name]}" for name in modules]
+    known = root / "book" / "data_sets.yml"
+    sources += [str(from_yaml(known.read_text(encoding="utf-8")).get(path.stem))] if known.is_file() else []
     files = [root / "requirements.txt", root / "constraints.txt", *sorted((root / "book" / "data").glob("*.csv"))]
     sources += [f"{file.name}\0{file.read_text(encoding='utf-8')}" for file in files
                 if file.is_file() and (file.suffix == ".txt" or file.name in code)]

@@ -77,7 +77,7 @@ def account(notebook: nbformat.NotebookNode | None) -> dict | None:
     lines = "\n".join(cell.source for cell in notebook.cells).splitlines()
     return records["cost"][0] | {
         "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
-        "data": {record["source"]: record["note"] for record in records["data"]},
+        "data": [{key: record[key] for key in ("source", "size", "digest", "note")} for record in records["data"]],
         "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
     }
 

@@ -31,7 +31,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import KINDS, VERDICTS, band_text, with_unit
+from mptlml.report.claims import KINDS, NOT_RUN, OTHER_DATA, VERDICTS, band_text, with_unit
 from mptlml.report.records import MIME
 
 logger = logging.getLogger(__name__)
@@ -59,9 +59,11 @@ def read_records(root: Path) -> dict:
     """The records of all chapters, as the executor gathered them (book_outputs.py), and what else the pages need."""
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     equations = [claim for claim in found["claims"] if EQUATION.match(claim["how"])]
-    in_band = sum(claim["value"] is not None for claim in found["claims"])  # outside its band a claim stops the build
-    missing = len(found["claims"]) - in_band
+    count = Counter(claim["verdict"] for claim in found["claims"])
+    missing, other = count[NOT_RUN], count[OTHER_DATA]
+    in_band = len(found["claims"]) - missing - other  # outside its band such a claim stops the build
     lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
+    lacking += f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}" * bool(other)
     return found | {
         "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
         "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
@@ -93,7 +95,10 @@ def drawn(record: dict, book: dict) -> str:
         found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
         return str(TEMPLATE.claim(found[0])) if found else ""  # none where its chapter did not close: see `problems`
     if record["kind"] == "cost":
-        return str(TEMPLATE.cost(record, [c for c in book["claims"] if c["chapter"] == record["chapter"]]))
+        own = [claim for claim in book["claims"] if claim["chapter"] == record["chapter"]]
+        return str(TEMPLATE.cost(record, own, book["chapters"][record["chapter"]]["data"]))
+    if record["kind"] == "unlike":
+        return str(TEMPLATE.unlike(record))
     return str(TEMPLATE.data(record)) if record.get("note") else ""
 
 

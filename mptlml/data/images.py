@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..checks import check_choice, check_count
 from ..extras import needs
+from . import digest_of
 from .probe import is_reachable, quiet_network
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}  # torchvision's names, also of the folders
@@ -26,13 +27,26 @@ TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """pixels [N, height * width], float64 in [0, 1]; labels [N]; `source` names the data; `note` warns of a default."""
+    """pixels [N, height * width], float64 in [0, 1]; labels [N]; `source` names the data; `note` warns of a default.
+
+    `size` says how many of them there are, and `digest` tells these pixels from others.
+    """
 
     pixels: Tensor
     labels: Tensor
     side: int
     source: str
     note: str = ""
+
+    @property
+    def size(self) -> str:
+        """Such as "3,000 images"."""
+        return f"{len(self.pixels):,} images"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits."""
+        return digest_of(self.pixels.numpy().tobytes())
 
     def binary(self, threshold: float = 0.5) -> Tensor:
         """Pixels above `threshold` as 1.0, others as 0.0: float64 [N, height * width]."""

@@ -15,13 +15,17 @@ PROBE_SECONDS = 3
 
 
 @cache
-def is_reachable(address: str) -> bool:
-    """Whether the server answers within 3 seconds. It is asked once per session, without retries."""
+def is_reachable(address: str, begins: bytes = b"") -> bool:
+    """Whether the server answers within 3 seconds. It is asked once per session, without retries.
+
+    begins: what its answer must begin with, where another's may come in its place, as a hotel's page that asks to sign in.
+    """
+    request = urllib.request.Request(address, method="GET" if begins else "HEAD")
     try:
-        with urllib.request.urlopen(urllib.request.Request(address, method="HEAD"), timeout=PROBE_SECONDS):
-            return True
+        with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as answer:
+            return bool(answer.read(len(begins)) == begins)
     except urllib.error.HTTPError as error:  # it answers, if only to say that a folder has no page of its own
-        return error.code < 500
+        return not begins and error.code in (403, 404)
     except (OSError, ValueError, http.client.HTTPException):
         return False
 

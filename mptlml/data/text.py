@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from tqdm import TqdmWarning
 
 from ..extras import needs
+from . import digest_of
 from .probe import is_reachable, quiet_network
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
@@ -26,16 +27,27 @@ Loaded = TypeVar("Loaded")
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
+_failed: list[Any] = []  # what the hub did not deliver in this session
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """texts: a list of sentences; `source` names the data; `note` warns of a default."""
+    """texts: a list of sentences; `source` names the data; `note` warns of a default; `size`, `digest` as of Images."""
 
     texts: list[str]
     source: str
     note: str = ""
+
+    @property
+    def size(self) -> str:
+        """Such as "1,032 texts"."""
+        return f"{len(self.texts):,} texts"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits."""
+        return digest_of(*(text.encode() for text in self.texts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +57,16 @@ class Tokenizer:
     tokenizer: Any
     source: str
     note: str = ""
+
+    @property
+    def size(self) -> str:
+        """Such as "30,522 tokens"."""
+        return f"{len(self.tokenizer):,} tokens"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits, of the vocabulary."""
+        return digest_of(*(f"{token} {id}".encode() for token, id in sorted(self.tokenizer.get_vocab().items())))
 
 
 def load_glue(name: str, *, train: bool = False) -> Texts:
@@ -104,22 +126,26 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
                                    sep_token=sep, mask_token=mask, model_max_length=512)
 
 
-def from_hub(load: Callable[[bool], Loaded]) -> Loaded | None:
+def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
     """What `load(local)` returns: from the Hugging Face cache (local=True) or else, with a connection, from the hub.
 
-    None where neither has it, which `load` signals by an OSError. Nothing is printed on a page meanwhile.
+    None where neither has it whole, whatever `load` raises; a hub that failed once is not asked again. If `name` is a
+    folder, that alone is read, and what `load` raises is raised. Nothing is printed on a page meanwhile.
     """
     with needs("text"):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401
         import transformers  # noqa: F401
+    if os.path.isdir(name):
+        return load(True)
     for local in (True, False):
         if not local and not _online():
             return None
         try:
             with quiet_network(), _offline() if local else contextlib.nullcontext():
                 return load(local)
-        except OSError:  # not in the cache, or the connection broke off
-            continue
+        except Exception:  # as many kinds as there are libraries: nothing in the cache, a part of it, a full disk
+            if not local:
+                _failed.append(load)
     return None
 
 
@@ -150,9 +176,10 @@ def _online() -> bool:
     """Whether the hub answers; never asked where the reader's settings say offline."""
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE or os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}:
+    offline = os.environ.get("HF_DATASETS_OFFLINE", "0").upper() in {"1", "TRUE", "YES", "ON"}
+    if constants.HF_HUB_OFFLINE or offline or _failed:
         return False
-    return is_reachable(constants.ENDPOINT)
+    return is_reachable(f"{constants.ENDPOINT}/api/models/{BERT}", b"{")
 
 
 @cache

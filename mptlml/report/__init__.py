@@ -3,7 +3,7 @@
 Nothing here needs the tools that build the book: on Binder or at home the same calls simply show their values.
 """
 
-from .chapter import closing, data_used, start
+from .chapter import closing, data_used, expect, free_memory, start
 from .claims import ClaimError, claim, not_run, stored
 from .figures import (
     BLUE,
@@ -26,6 +26,6 @@ from .records import figure_data, glue
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PAPER", "PURPLE", "RED", "SKY", "TRUTH", "ClaimError", "bracket", "claim",
-    "closing", "data_used", "figure_data", "glue", "glue_figure", "guesses", "label_lines", "moving", "not_run",
-    "start", "stored", "table",
+    "closing", "data_used", "expect", "figure_data", "free_memory", "glue", "glue_figure", "guesses", "label_lines",
+    "moving", "not_run", "start", "stored", "table",
 ]

@@ -12,15 +12,16 @@ from typing import Any, SupportsFloat
 import yaml
 
 from ..checks import check_count
+from . import records
 from .records import emit
 
-NOT_RUN = "not run here"
+NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact", "stored")  # origin of a band; the scorecard says what each word means
-VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN)  # an entry has one of the first four
+VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN, OTHER_DATA)  # an entry has one of the first four
 TEXTS = {  # the fields of an entry beside its band, and what each must match
     "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
     "paper": ".+", "unit": ".+",
-    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:-1]), "format": r"\.\d[efg]",
+    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:4]), "format": r"\.\d[efg]",
 }
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -43,6 +44,13 @@ def book_folder() -> Path:
 def stored(name: str) -> Path:
     """The path of a file of stored results, book/data/NAME. Raises FileNotFoundError where there is no book."""
     return book_folder() / "data" / name
+
+
+@cache
+def data_sets(chapter: str) -> dict[str, str]:
+    """For which data the bands of a chapter were set: {digest: words}, from book/data_sets.yml."""
+    sets: dict[str, dict[str, str]] = yaml.safe_load((book_folder() / "data_sets.yml").read_text(encoding="utf-8"))
+    return sets.get(chapter, {})
 
 
 class ClaimError(AssertionError):
@@ -83,6 +91,9 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
           seeds: int | None = None, cases: int | None = None) -> None:
     """Check a measured value against the claim's band, and emit it.
 
+    On data other than those for which the bands of the chapter were set, an "exact" claim is checked all the same, and
+    any other is shown with a word on that. One about a stored run is so only where it lies outside its band.
+
     stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds, cases: the
     numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind the value; each must be
     given if and only if `how` shows it, as {seeds} and {cases}.
@@ -101,7 +112,12 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
         record[name] = None if count is None else check_count(count, f"{id}: {name}")
     how(entry, record)
     (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
-    if not low <= record["value"] <= high:  # NaN fails too
+    inside = low <= record["value"] <= high  # NaN is not
+    if records.running.other and (entry["kind"] in ("before", "after") or entry["kind"] == "stored" and not inside):
+        words = "; ".join(data_sets(records.running.name).values())
+        emit("claim", f"claim {id}: {text} on other data", **record, other=f"the band was set for {words}")
+        return
+    if not inside:
         raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
                          f"({entry['why']})")
     emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
@@ -154,7 +170,7 @@ def statement(entry: Fields, record: Fields) -> str:
 
 def verdict(entry: Fields, record: Fields) -> str:
     """The verdict on the claim, one of VERDICTS."""
-    return NOT_RUN if "reason" in record else entry["verdict"]
+    return NOT_RUN if "reason" in record else OTHER_DATA if "other" in record else entry["verdict"]
 
 
 def how(entry: Fields, record: Fields) -> str:
@@ -165,4 +181,5 @@ def how(entry: Fields, record: Fields) -> str:
         if (record[name] is not None) != (f"{{{name}}}" in entry["how"]):
             raise ValueError(f"{entry['id']}: {name} = {record[name]}, but its `how` in claims.yml is {entry['how']!r}")
     counts = {name: f"{record[name]:,}" for name in ("seeds", "cases") if record[name]}
-    return " ".join(entry["how"].split()).format(**counts)
+    other = f"; other data: {record['other']}" if "other" in record else ""
+    return " ".join(entry["how"].split()).format(**counts) + other

@@ -2,9 +2,11 @@
 
 The records, by kind:
 
-    claim     id, value, stderr, spread, seeds, cases (null where not given); or id, reason, where it was not run
+    claim     id, value, stderr, spread, seeds, cases (null where not given), and other, where the data were not those
+              of its band; or id, reason, where it was not run
     columns   key, columns: the numbers of a figure or table, [name, one value per row] each, null where one is missing
-    data      source, note: data that the chapter read; the note says what a stand-in replaces
+    data      source, size, digest, note: data that the chapter read; the note says what a stand-in replaces
+    unlike    says: a sentence of the chapter that does not hold on the data at hand
     cost      chapter, seconds, megabytes, versions {library: version}, machine {system, architecture, cores, gpu}
 """
 
@@ -21,8 +23,9 @@ from IPython.display import display
 MIME = "application/vnd.mptlml+json"
 NAMED = "application/papermill.record/"  # in front of a MIME type: a named value, as papermill and MyST-NB store it
 
-# The chapter that this kernel runs, the time of its start, its records, and the number of its pictures.
-running = SimpleNamespace(name="notebook", began=time.perf_counter(), records=[], pictures=0)
+# The chapter that this kernel runs, the time of its start, its records, the number of its pictures, and whether it read
+# other data than those for which its bands were set.
+running = SimpleNamespace(name="notebook", began=time.perf_counter(), records=[], pictures=0, other=False)
 
 
 def emit(kind: str, text: str, **fields: Any) -> None:

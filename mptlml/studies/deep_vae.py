@@ -68,10 +68,10 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
     return vae.requires_grad_(False), history
 
 
-def images(name: str) -> tuple[Tensor, Tensor, Images]:
-    """(training rows [N, D], held-out rows [M, D], training Images): float32 pixels, as `train_and_held_out` splits."""
+def images(name: str) -> tuple[Tensor, Tensor, tuple[Images, Images]]:
+    """(training rows [N, D], held-out rows [M, D], Images of both): float32 pixels, as `train_and_held_out` splits."""
     found, held_out = train_and_held_out(name)
-    return found.pixels.float(), held_out.pixels.float(), found
+    return found.pixels.float(), held_out.pixels.float(), (found, held_out)
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
 from ..checks import check_binary, check_choice, check_count
+from ..data import digest_of
 from ..data.images import train_and_held_out
 from ..draws import rand, randn, randperm
 from ..masks import random_masks
@@ -40,12 +41,14 @@ class BinaryImages:
 
     N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are never
     white, `used` [D] marks the pixels that stay, and `constant` is the log-likelihood of the others, nats per training
-    row. `source`, `note` and `side` are those of `load_images`.
+    row. `source`, `note` and `side` are those of `load_images`; `size` and `digest` are of both parts.
     """
 
     def __init__(self, name: str) -> None:
         images, held_out = train_and_held_out(name)
         self.source, self.note, self.side = images.source, images.note, images.side
+        self.size = f"{images.size}, {len(held_out.pixels):,} more held out"
+        self.digest = digest_of(images.digest.encode(), held_out.digest.encode())
         self.train, self.held_out = (part.binary(THRESHOLD).float() for part in (images, held_out))
         self.num_tokens, self.used = self.train.shape[1], self.train.any(0)
         self.rows, self.num_never = self.train[:, self.used], int((~self.used).sum())

@@ -21,6 +21,7 @@ from torch import Generator, Tensor
 
 from .. import draws, objectives
 from ..checks import check_choice
+from ..data import digest_of
 from ..data.text import from_hub, load_glue, make_tokenizer
 from ..extras import needs
 from ..models.masked_lm import MaskedLM
@@ -64,6 +65,16 @@ class Network:
     note: str = ""
     is_real: bool = False
 
+    @property
+    def size(self) -> str:
+        """Such as "26 million weights"."""
+        return f"{self.lm.model.num_parameters() / 1e6:.2g} million weights"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits, of its name: the pin says which weights AntiBERTy has."""
+        return digest_of(self.source.encode())
+
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
@@ -73,6 +84,16 @@ class Sequences:
     trained: list[str]
     source: str
     note: str = ""
+
+    @property
+    def size(self) -> str:
+        """Such as "200 to test on and 500 to train on"."""
+        return f"{len(self.tested):,} to test on and {len(self.trained):,} to train on"
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits."""
+        return digest_of(*(text.encode() for text in (*self.tested, *self.trained)))
 
 
 def spaced(sequence: str) -> str:
@@ -86,7 +107,7 @@ def load_network() -> Network:
     """The network of the name or folder in MPTLML_MASKED_LM, or else AntiBERTy, or a small one with a note."""
     name = os.environ.get("MPTLML_MASKED_LM")
     if name:
-        lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local))
+        lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local), name)
         if lm is not None:
             return Network(lm, name)
     folder = _folder("antiberty")

@@ -1,0 +1,56 @@
+"""Texts, tokenizer, weights and images from a hub and a mirror on the loopback, and from such that fail."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from hub import ROOT, serving, surroundings, write_hub
+
+LOAD = """
+import os, resource
+exec(open(os.environ["MIRROR"]).read())
+if most := os.environ.get("LARGEST_FILE"):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
+from mptlml.data.images import load_images
+from mptlml.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
+from mptlml.models import MaskedLM
+found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer(), load_images("mnist", 30)]
+for one in found:
+    print(one.source, one.size, bool(one.note), sep="|")
+lm = from_hub(lambda local: MaskedLM.from_pretrained(BERT, local_files_only=local))
+print("weights", lm and lm.vocab_size, lm is None, sep="|")
+"""
+THERE = ["GLUE cola, validation split|52 texts|False", "GLUE mrpc, train split|366 texts|False",
+         "google-bert/bert-base-uncased, tokenizer|30,522 tokens|False", "MNIST|30 images|False", "weights|30522|False"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    where = tmp_path_factory.mktemp("hub")
+    write_hub(where, share=0.05, num_hidden_layers=1, hidden_size=12, num_attention_heads=2)
+    return where
+
+
+def load(home, address, folder, **more):
+    """What a fresh process prints of what it loaded, and how many seconds it took; nothing is left half-written."""
+    env = surroundings(home, address, folder) | {"PYTHONPATH": str(ROOT)} | more
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", LOAD], env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines(), time.monotonic() - began
+
+
+@pytest.mark.parametrize("fault", ["busy", "busy later", "stall", "break", "portal", "full disk"])
+def test_a_connection_that_fails_leaves_stand_ins_and_the_next_takes_up(fault, folder, tmp_path):
+    with serving(folder, fault) as (address, handler):
+        lines, seconds = load(tmp_path, address, folder, **{"LARGEST_FILE": "4000"} if fault == "full disk" else {})
+        assert [line.endswith("|True") for line in lines] == [True] * 5, lines
+        assert seconds < 60
+        handler.fault = ""
+        lines, _ = load(tmp_path, address, folder)
+        assert lines == THERE
+        asked = len(handler.asked)
+        lines, _ = load(tmp_path, address, folder)
+        assert lines == THERE and len(handler.asked) == asked  # all of it is kept, and nobody is asked again
+        assert not [*tmp_path.rglob("*.incomplete"), *tmp_path.rglob("part")]
