@@ -1,9 +1,9 @@
-"""The Hugging Face hub and torchvision's mirror, played by a server on the loopback; it can also do what servers do wrong.
+"""The Hugging Face hub and torchvision's mirror, played by a server on the loopback, also one that does things wrong.
 
     python tests/hub.py [chapter ...]
 
-executes the chapters (all by default) as `make execute` does, in a copy of the book, as on a machine that has a connection
-and no data yet: whole sets of other texts and images, in GLUE's and MNIST's sizes, and weights of BERT's size.
+executes the chapters (all by default) as `make execute` does, in a copy of the book, as on a machine that has a
+connection and no data yet: whole sets of other texts and images, in the sizes of GLUE's and MNIST's, and weights of BERT's.
 """
 
 import gzip
