@@ -2,6 +2,7 @@
 # Both set up their environment first: Python 3.11 and a package registry are all they need.
 
 PYTHON ?= python3.11
+VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 JOBS ?= 2
 CHAPTERS ?=
 CODE ?= all
@@ -28,7 +29,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
-.PHONY: help env book site execute test pairs lint links newest archive pdf publish clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links newest archive pdf publish address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,8 +39,7 @@ env: $(READY)  ## set up .venv with the pinned packages
 # The mark goes before pip starts and comes back when it is done: an interrupted installation starts again
 # from an empty environment, a changed requirement only adds to it. Matplotlib lists its fonts here once, for it
 # says so on stderr, which a chapter must not.
-$(READY): requirements.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11, or say make PYTHON=/path/to/it"; exit 1; }
+$(READY): requirements.txt pyproject.toml | python
 	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear $(VENV); fi
 	@echo "Installing about 200 packages into $(VENV): 6 to 7 GB, which takes 2 to 8 minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "pip>=25.1"  # older ones unpack without a word
@@ -47,13 +47,25 @@ $(READY): requirements.txt pyproject.toml
 	$(BIN)/python -c "import matplotlib.font_manager"
 	@touch $@
 
+# The Python that was asked for is there, is not too old, and is that of the environment, where there is one.
+python:
+	@if [ -f $(READY) ] && [ "$(origin PYTHON)" = file ]; then exit; fi; \
+	found=$$($(PYTHON) -c '$(VERSION)' 2>/dev/null) \
+		|| { echo "$(PYTHON) not found: install Python 3.11, 3.12 or 3.13, or say make PYTHON=/path/to/it"; exit 1; }; \
+	case $$found in 3.11|3.12|3.13) ;; *) echo "$(PYTHON) is Python $$found: 3.11, 3.12 or 3.13 is needed"; exit 1;; esac; \
+	if [ -x $(BIN)/python ] && [ "$$($(BIN)/python -c '$(VERSION)')" != $$found ]; then \
+		echo "$(VENV) is not of Python $$found, but of $$($(BIN)/python -c '$(VERSION)'): say make distclean first"; exit 1; fi
+
 execute: $(READY)  ## run the chapters whose inputs changed, two at a time (CHAPTERS="04_convergence" for one)
 	@$(RUN)/book_execute.py --jobs $(JOBS) $(CHAPTERS)
 
 book: execute  ## the site in _build/html
 	@$(MAKE) --no-print-directory site
 
-site: $(SITE)
+site: $(READY)
+	@$(RUN)/book_outputs.py $(MAKE) --no-print-directory pages
+
+pages: $(SITE)
 
 # From scratch: a build over the remains of an older one can pass after one that failed. It takes a minute or two.
 $(SITE): $(PAGES) _build/records.json
@@ -68,9 +80,15 @@ test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, 
 	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile || status=1; \
 	exit $$status
 
+connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
+	@$(RUN:book/_ext=tests)/hub.py $(CHAPTERS)
+
+# There and back and there again, so that the source is written as Jupytext writes it, and no editor changes it by saving.
 pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs
-	@$(BIN)/jupytext --quiet --to ipynb --update notebooks/*.md
-	@$(BIN)/nbstripout --keep-id --extra-keys "metadata.language_info cell.metadata.execution" notebooks/*.ipynb
+	@$(BIN)/jupytext --quiet --to ipynb notebooks/*.md
+	@$(BIN)/jupytext --quiet --to md:myst notebooks/*.ipynb
+	@$(BIN)/jupytext --quiet --to ipynb notebooks/*.md
+	@$(BIN)/nbstripout --extra-keys "metadata.language_info cell.metadata.execution" notebooks/*.ipynb
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): seconds
 	@$(BIN)/ruff check --quiet mptlml tests benchmarks book/_ext
@@ -106,9 +124,11 @@ archive: book  ## the book in one zip, to be read offline: begin with its index.
 pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
 	@$(RUN)/book_print.py --code $(CODE)
 
-publish: book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
-	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}
+publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
 	@$(BIN)/ghp-import --no-history --force --push --no-jekyll --message "The site of $$(git rev-parse --short HEAD)" _build/html
+
+address:
+	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}
 
 clean:  ## remove what was built and executed
 	rm -rf _build build .newest .run-* .pytest_cache .ruff_cache .mypy_cache

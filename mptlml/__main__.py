@@ -100,6 +100,14 @@ def _check_paths(given: argparse.Namespace, own: Path) -> None:
             raise ValueError(f"{given.curve} exists: choose another name for the picture")
 
 
+def _usual_device() -> str:
+    """The CPU, or the GPU: of several that which a launcher's processes share out by LOCAL_RANK."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    rank = os.environ.get("LOCAL_RANK", "")
+    return f"cuda:{int(rank) % torch.cuda.device_count()}" if rank.isdecimal() else "cuda"
+
+
 def _check_device(name: str) -> None:
     """Refuse a device that is not there. Raises ValueError."""
     try:
@@ -173,8 +181,8 @@ def _parser() -> argparse.ArgumentParser:
             ("orders", _whole(2, 0), 4, "random orders per text, each as many passes as the text has tokens, or 0"),
             ("seed", _whole(0), 0, "of the random masks")):
         score.add_argument(f"--{name}", type=read, default=default, help=f"{what} (default {default})")
-    score.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
-                       help="cpu, cuda, cuda:1, ... (default here: %(default)s)")
+    score.add_argument("--device", default=_usual_device(),
+                       help="cpu, cuda, cuda:1, ... (default here: %(default)s; untried on several GPUs)")
     score.add_argument("--batch-tokens", type=_whole(1), help="most tokens in a pass: bounds the memory")
     score.add_argument("--bfloat16", action="store_true", help="compute in bfloat16 (autocast): the weights stay as "
                        "they are, so memory hardly falls; faster on processors made for it, slower on others; scores "

@@ -5,7 +5,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -45,6 +47,7 @@ EDITS = {  # file: (what is put in place of what, the chapters that run)
     "book/data/linear_vae.csv": (None, {"08"}),
     "book/claims.yml (a band)": (("band: [1.205", "band: [1.204"), {"01"}),
     "book/claims.yml (the words)": (("\n  statement: ", "\n  statement: So "), set()),
+    "book/data_sets.yml": (("the first 3,000", "the first 3000"), {"03"}),
     "notebooks/05_training.md (code)": (("\nreport.start(", "\n1 + 1\nreport.start("), {"05"}),
     "book/_ext/book_records.html": (None, set()),
 }
@@ -131,7 +134,9 @@ def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, 
     bad = write_chapter(little_book, "raise RuntimeError('on purpose')", "2", name="02_bad")
     assert book_execute.execute([], jobs=2, root=little_book) == 1
     said = capfd.readouterr()
-    assert "on purpose" in said.out and "failed: 02_bad" in said.err
+    assert "on purpose" in said.out and "failed, and kept in _build/failed: 02_bad" in said.err
+    [failed] = (little_book / "_build" / "failed").iterdir()
+    assert failed.name == "02_bad.ipynb" and "on purpose" in failed.read_text()
     good.write_text(good.read_text().replace("hide-input", "hide-cell"))  # what the page shows needs no run
     kept = book_execute.executed_chapter(good, little_book)
     assert book_digest.code_cells(kept)[0].metadata["tags"] == ["hide-cell"]
@@ -156,7 +161,7 @@ def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, m
     path, states = write_chapter(little_book, "1"), ["a-1", after]
     monkeypatch.setattr(book_execute, "executed_chapter", lambda path, root: None)
     monkeypatch.setattr(book_execute, "digest", lambda path, root: states.pop(0))
-    monkeypatch.setattr(book_execute, "run", lambda *_: {path: ran({"kind": "data", "source": "x", "note": note})})
+    monkeypatch.setattr(book_execute, "run", lambda *_: [(path, ran({"kind": "data", "source": "x", "note": note}))])
     assert book_execute.refresh([path], 1, little_book) == ([] if kept else ["01_good"])
     assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(kept)
 
@@ -172,7 +177,7 @@ def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monke
         (tmp_path / name).touch()
 
     def is_current():
-        return subprocess.run(["make", "--question", "site"], cwd=tmp_path, check=False).returncode == 0
+        return subprocess.run(["make", "--question", "pages"], cwd=tmp_path, check=False).returncode == 0
 
     assert is_current()
     for name in sources:
@@ -208,12 +213,77 @@ def test_two_executions_at_once_run_a_chapter_once(little_book, monkeypatch):
     def run(*given):
         runs.append(given)
         time.sleep(0.3)
-        return {path: ran()}
+        return [(path, ran())]
 
     monkeypatch.setattr(book_execute, "run", run)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: book_execute.execute([], 1, little_book), range(2))) == [0, 0]
     assert len(runs) == 1
+
+
+def test_chapters_that_passed_before_ctrl_c_are_kept(little_book):
+    """As from a terminal, where pytest and its kernels get it too; the last line says what became of them."""
+    quick = write_chapter(little_book, "1")
+    slow = write_chapter(little_book, "import time; time.sleep(99)", name="02_slow")
+    code = f"import sys; sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
+           f"import book_execute, functools, pathlib; root = pathlib.Path({str(little_book)!r})\n" \
+           "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"
+    running = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    until = time.monotonic() + 60
+    while '"execution_count": 1' not in "".join(path.read_text() for path in little_book.glob(".run-*/01_good.ipynb")):
+        assert time.monotonic() < until and running.poll() is None
+        time.sleep(0.2)
+    os.killpg(running.pid, signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130 and said.splitlines()[-1] == "stopped; chapters that had passed are kept"
+    assert "Traceback" not in said and not [*little_book.glob(".run-*")]
+    assert book_execute.executed_chapter(quick, little_book) and not book_execute.executed_chapter(slow, little_book)
+
+
+def test_one_site_is_built_at_a_time_and_who_waits_says_so(tmp_path):
+    shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext")
+    command = [sys.executable, tmp_path / "book" / "_ext" / "book_outputs.py", sys.executable, "-c",
+               "import time; print('begins', flush=True); time.sleep(1); print('ends')"]
+    shared = tmp_path / "said"
+    with shared.open("a") as file:
+        both = [subprocess.Popen(command, stdout=file, env=os.environ | {"PYTHONPATH": str(ROOT)}) for _ in range(2)]
+        assert [one.wait(30) for one in both] == [0, 0]
+    said = shared.read_text().splitlines()
+    assert sorted(said[:2]) == ["begins", "waiting for another run in this folder to end"]
+    assert said[2:] == ["ends", "begins", "ends"]
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["env", "PYTHON=no-such-python"], "no-such-python not found: install Python 3.11, 3.12 or 3.13"),
+    (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
+    (["env", "PYTHON=./new"], ".venv is not of Python 3.13, but of 3.11: say make distclean first"),
+    (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
+])
+def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, message):
+    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name, version in {"old": "3.9", "new": "3.13", ".venv/bin/python": "3.11"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("mptlml", "notebooks", "book"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".venv" / ".ready").touch()
+    done = subprocess.run(["make", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode and message in (done.stdout + done.stderr).splitlines()[0]
+
+
+def test_spelling_is_checked_in_sources_only_in_a_copy_without_git(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("_build/html/page.html", ".newest/x.md"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("teh color of wrods")
+    check = [Path(sys.executable).with_name("typos")]
+    assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
+    (tmp_path / "x.md").write_text("teh")
+    assert subprocess.run(check, cwd=tmp_path, check=False, capture_output=True).returncode == 2
 
 
 # What the chapters said --------------------------------------------------------------------------------------------

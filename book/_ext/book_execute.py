@@ -3,15 +3,20 @@
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
 Each chapter whose digest (book_digest.py) has no outputs yet is copied and run by `pytest --nbmake`, two at a time. The
-outputs of those that passed are kept (book_outputs.py), so the build of the pages executes nothing; one that failed
-shows its traceback and leaves nothing behind. Chapters are named by file (`04_convergence`).
+outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of the
+pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at. Chapters are named
+by file (`04_convergence`).
 """
 
 import argparse
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -26,10 +31,10 @@ def is_complete(notebook: nbformat.NotebookNode) -> bool:
     return not errors and all(cell.execution_count is not None for cell in cells)
 
 
-def run(paths: list[Path], jobs: int, root: Path = ROOT) -> dict[Path, nbformat.NotebookNode]:
-    """Run the chapters' copies under pytest; return those that passed, with their outputs.
+def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
+    """Run the chapters' copies under pytest; yield those that passed, with their outputs.
 
-    The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
+    Raises KeyboardInterrupt, where that stopped the others, once those that had passed are yielded. The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
     env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
     if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
@@ -40,9 +45,23 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> dict[Path, nbformat.
         copies = {path: Path(folder) / f"{path.stem}.ipynb" for path in paths}
         for path, copy in copies.items():
             nbformat.write(read_chapter(path), copy)
-        subprocess.run([*command, *map(str, copies.values())], cwd=root, env=env, check=False)
-        executed = {path: nbformat.read(copy, as_version=4) for path, copy in copies.items()}
-    return {path: notebook for path, notebook in executed.items() if is_complete(notebook)}
+        stopped = False
+        with subprocess.Popen([*command, *map(str, copies.values())], cwd=root, env=env) as tests:
+            try:
+                tests.wait()
+            except KeyboardInterrupt:  # pytest got it too, from the terminal or from make
+                stopped = True
+                tests.terminate()
+        for path, copy in copies.items():
+            with suppress(ValueError):  # it was being written
+                notebook = nbformat.read(copy, as_version=4)
+                if is_complete(notebook):
+                    yield path, notebook
+                elif any(cell.outputs for cell in code_cells(notebook)):
+                    (root / "_build" / "failed").mkdir(parents=True, exist_ok=True)
+                    shutil.copy(copy, root / "_build" / "failed")
+    if stopped:
+        raise KeyboardInterrupt
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
@@ -53,18 +72,19 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
-    passed = run(list(stale), jobs, root)
-    print(f"{len(passed)} of {len(stale)} chapters passed", flush=True)
-    for path, notebook in list(passed.items()):
+    shutil.rmtree(root / "_build" / "failed", ignore_errors=True)
+    kept = set()
+    for path, notebook in run(list(stale), jobs, root):
         before, after = stale[path], digest(path, root)
         # A chapter may have fetched its data. One that took a default instead is kept as one that found none.
         state = before if any(record.get("note") for record in records_of(notebook)) else after
         if before.split("-")[0] == after.split("-")[0]:
             keep(notebook, place(path, state, root))
+            kept.add(path)
         else:
             print(f"{path.stem}: its sources changed while it ran, its outputs are not kept", file=sys.stderr)
-            del passed[path]
-    return [path.stem for path in stale if path not in passed]
+    print(f"{len(kept)} of {len(stale)} chapters passed", flush=True)
+    return [path.stem for path in stale if path not in kept]
 
 
 def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
@@ -78,7 +98,7 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
         failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
         gather(root)
     if failed:
-        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+        print(f"failed, and kept in _build/failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -87,7 +107,12 @@ def main() -> int:
     parser.add_argument("chapters", nargs="*", help="such as 04_convergence; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     options = parser.parse_args()
-    return execute(options.chapters, max(1, options.jobs))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return execute(options.chapters, max(1, options.jobs))
+    except KeyboardInterrupt:
+        print("stopped; chapters that had passed are kept", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 
     _build/executed/STEM/DIGEST.ipynb     a chapter that ran to its end, under the digest of what it ran from
     _build/records.json                   what all chapters said of themselves, and the words of their claims
+
+    python book/_ext/book_outputs.py COMMAND ...      (runs a command while no other that was given so runs here)
 """
 
 import fcntl
 import json
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,10 +26,14 @@ KEPT = 4  # outputs kept of each chapter, newest first: going back to old source
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; whoever asks for it meanwhile waits, in this process or another."""
+    """Hold a lock file; whoever asks for it meanwhile waits, in this process or another, and says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("waiting for another run in this folder to end", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -109,3 +117,11 @@ def gather(root: Path = ROOT) -> None:
     target = root / "_build" / "records.json"
     if not target.is_file() or target.read_text(encoding="utf-8") != said:  # else the pages stay as they are
         write_whole(target, said)
+
+
+if __name__ == "__main__":
+    try:
+        with locked(ROOT / "_build" / ".site.lock"):
+            sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -44,7 +44,7 @@ def data_used(data: Any) -> None:
 
 
 def expect(holds: Any, says: str) -> None:
-    """Check that what the page says holds; on other data than those for which it was written, say there that it does not.
+    """Check that what the page says holds; on other data than those it was written for, say there that it does not.
 
     says: what the page says, to be read after "that". Raises AssertionError: it does not hold on these very data.
     """
@@ -55,7 +55,7 @@ def expect(holds: Any, says: str) -> None:
 
 
 def free_memory() -> None:
-    """Hand memory that was freed back to the system: the C library of Linux keeps parts below 32 MB, such as weights."""
+    """Hand freed memory back to the system: the C library of Linux keeps parts below 32 MB, such as weights."""
     gc.collect()
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
