@@ -277,12 +277,13 @@ def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, messa
 
 def test_spelling_is_checked_in_sources_only_in_a_copy_without_git(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    wrong = "re" + "cieve"  # put together here, where spelling is checked too
     for name in ("_build/html/page.html", ".newest/x.md"):
         (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("teh color of wrods")
+        (tmp_path / name).write_text(wrong)
     check = [Path(sys.executable).with_name("typos")]
     assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
-    (tmp_path / "x.md").write_text("teh")
+    (tmp_path / "x.md").write_text(wrong)
     assert subprocess.run(check, cwd=tmp_path, check=False, capture_output=True).returncode == 2
 
 

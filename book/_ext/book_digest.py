@@ -1,8 +1,8 @@
 """Name what the outputs of a chapter depend on: one digest per chapter, which changes exactly when it must run.
 
 It covers the chapter's code; the modules of `mptlml` that it imports, directly or not; the pinned requirements; the
-bands of its own claims and for which data they were set; the stored results that it names; and, where it imports `mptlml.data`, the data at hand. Text,
-captions, the wording of claims and all that makes pages of the outputs run nothing.
+bands of its own claims and for which data they were set; the stored results that it names; and, where it imports
+`mptlml.data`, the data at hand. Text, captions, the wording of claims and all that makes pages of outputs run nothing.
 """
 
 import ast

@@ -2,10 +2,10 @@
 
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
-Each chapter whose digest (book_digest.py) has no outputs yet is copied and run by `pytest --nbmake`, two at a time. The
-outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of the
-pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at. Chapters are named
-by file (`04_convergence`).
+Each chapter whose digest (book_digest.py) has no outputs yet is copied and run by `pytest --nbmake`, two at a time.
+Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of
+the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at. Chapters are
+named by file (`04_convergence`).
 """
 
 import argparse
@@ -34,7 +34,8 @@ def is_complete(notebook: nbformat.NotebookNode) -> bool:
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
     """Run the chapters' copies under pytest; yield those that passed, with their outputs.
 
-    Raises KeyboardInterrupt, where that stopped the others, once those that had passed are yielded. The copies lie beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
+    Raises KeyboardInterrupt, where that stopped the others, once those that had passed are yielded. The copies lie
+    beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
     env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
     if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one

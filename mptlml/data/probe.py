@@ -18,7 +18,7 @@ PROBE_SECONDS = 3
 def is_reachable(address: str, begins: bytes = b"") -> bool:
     """Whether the server answers within 3 seconds. It is asked once per session, without retries.
 
-    begins: what its answer must begin with, where another's may come in its place, as a hotel's page that asks to sign in.
+    begins: what its answer must begin with, where another may come in its place, as a page that asks to sign in.
     """
     request = urllib.request.Request(address, method="GET" if begins else "HEAD")
     try:
