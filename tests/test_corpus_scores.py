@@ -431,3 +431,15 @@ def test_scores_without_orders_or_errors_are_valid_json(lm, tmp_path):
     one = command._summary(read_scores(path)[:1])
     assert one.startswith("1 text, 3 tokens") and "nan" not in one and "+-" not in one
     assert torch.tensor([line["area"]]).isfinite()
+
+
+@pytest.mark.parametrize(("gpus", "rank", "device"), [
+    (0, "1", "cpu"), (1, None, "cuda"), (4, None, "cuda"), (4, "3", "cuda:3"), (2, "3", "cuda:1")])
+def test_each_process_of_a_launcher_takes_a_gpu_of_its_own(gpus, rank, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", rank)
+    given = command._parser().parse_args(["score", "t.txt", "--model", "m", "-o", "s.jsonl"])
+    assert given.device == device
