@@ -1,5 +1,6 @@
 """The book as others meet it: its buttons, its notebooks far from home, its archive and its print."""
 
+import base64
 import os
 import re
 import shutil
@@ -8,6 +9,8 @@ import sys
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
+from urllib.parse import quote
+from xml.etree import ElementTree
 
 import book_launch
 import book_print
@@ -21,6 +24,20 @@ from pypdf import PdfReader
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/some-one/some.book"
 CHAPTER = "notebooks/01_masked_pretraining"
+DIRECTIVES = """(here)=
+## Two
+
+```{math}
+:label: eq-one
+1 + 1 = 2
+```
+
+See {eq}`eq-one` and {ref}`the second section <here>`.
+
+:::{admonition} Note
+:class: tip
+A word.
+:::"""
 
 
 @pytest.mark.parametrize(("repository", "branch", "expected"), [
@@ -50,7 +67,8 @@ def published(request, tmp_path_factory):
     (root / "notebooks").mkdir()
     chapter = jupytext.read(ROOT / f"{CHAPTER}.md")
     chapter.metadata.pop("myst")
-    chapter.cells = [nbformat.v4.new_markdown_cell("# One\n\nGet it, {{ clone }}."), nbformat.v4.new_code_cell("6 * 7")]
+    chapter.cells = [nbformat.v4.new_markdown_cell("# One\n\nGet it, {{ clone }}."), nbformat.v4.new_code_cell("6 * 7"),
+                     nbformat.v4.new_markdown_cell(DIRECTIVES)]
     for suffix, form in ((".md", "md:myst"), (".ipynb", "ipynb")):
         jupytext.write(chapter, root / f"{CHAPTER}{suffix}", fmt=form)
     command = [Path(sys.executable).with_name("jupyter-book"), "build", "-q", root]
@@ -73,12 +91,49 @@ def test_buttons_lead_to_downloads_and_where_the_book_is_kept(published):
     assert all((site / "notebooks" / found.pop(kind)).resolve().is_file() for kind in (".md", ".ipynb"))
     assert found.pop("Open issue", "").startswith(f"{repository}/issues/new" if repository else "")
     assert found == ({} if not repository else {
-        "Binder": f"https://mybinder.org/v2/gh/some-one/some.book/trunk?urlpath=lab/tree/{CHAPTER}.ipynb",
+        "Binder": "https://mybinder.org/v2/gh/some-one/some.book/trunk?urlpath=" + quote(
+            f"git-pull?repo={quote(REPOSITORY, safe='')}&branch=gh-pages&urlpath="
+            f"{quote(f'lab/tree/some.book/_sources/{CHAPTER}.ipynb', safe='')}", safe=""),
         "Colab": "https://colab.research.google.com/github/some-one/some.book/blob/gh-pages/_sources/"
                  f"{CHAPTER}.ipynb",
         "Repository": repository,
         "Suggest edit": f"{repository}/edit/trunk/{CHAPTER}.md",
     })
+
+
+def test_a_published_notebook_can_be_read_where_only_markdown_is_known(published):
+    repository, site = published
+    notebook = nbformat.read(site / "_sources" / f"{CHAPTER}.ipynb", as_version=4)
+    top, *others = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+    page = f"https://some-one.github.io/some.book/{CHAPTER}.html"
+    assert (page in top) is bool(repository) and "Masked pre-training, in numbers" in top
+    one = f"[(1)]({page}#equation-eq-one)" if repository else "(1)"
+    two = f"[the second section]({page}#here)" if repository else "the second section"
+    assert others[-1].split("\n\n") == [
+        "## Two", "$$\n1 + 1 = 2 \\tag{1}\n$$", f"See {one} and {two}.", "> **Note**\n>\n> A word."]
+
+
+def executed_notebooks():
+    """What the buttons of the built site open, as far as the site is built."""
+    return sorted((ROOT / "_build" / "html" / "_sources" / "notebooks").glob("*.ipynb"))
+
+
+def test_no_role_and_no_directive_is_left_in_a_published_notebook(built_site):
+    assert len(executed_notebooks()) == len(list((ROOT / "notebooks").glob("*.md")))
+    for path in executed_notebooks():
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+        words = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w-]+\)=", words, re.MULTILINE), path.name
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        drawn = [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]
+        assert drawn and not any("<svg" in str(output) for output in outputs), path.name
+        for text in drawn:
+            for code in re.findall(r"base64,([^)]+)\)", text):
+                svg = base64.b64decode(code).decode()
+                assert ElementTree.fromstring(svg).tag.endswith("svg")
+                used, known = (set(re.findall(form, svg)) for form in (r"var\((--fig-[\w-]+)", r"(--fig-[\w-]+):"))
+                assert used <= known, path.name
 
 
 def test_a_published_notebook_installs_the_book_where_it_is_missing(published, tmp_path, monkeypatch):

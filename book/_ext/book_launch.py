@@ -3,19 +3,24 @@
     MPTLML_REPOSITORY=https://github.com/OWNER/NAME MPTLML_BRANCH=main make book
 
 No source says where the book is kept: with these two variables each chapter can be opened in Binder and Colab, and each
-page in the repository; without them there are downloads alone. The notebooks of the site, where Colab finds them, begin
-with a cell (colab_cell.py) that installs the package where it is missing.
+page in the repository; without them there are downloads alone. The notebooks of the site, which all buttons open, can be
+read before they run (book_notebook.py), and begin with a cell (colab_cell.py) that installs the package where it is missing.
 """
 
 import os
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import nbformat
+from book_notebook import Page, readable
+from book_outputs import executed_chapter
 
 UNKNOWN = 'REPOSITORY, BRANCH = "", ""'  # in colab_cell.py
 PLACE = r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[A-Za-z0-9_][A-Za-z0-9._/-]*"
 COLAB = "https://colab.research.google.com/github/{path}/blob/gh-pages/_sources/{page}.ipynb"
+BINDER = "https://mybinder.org/v2/gh/{path}/{branch}?urlpath="
+PULL = "git-pull?repo={repository}&branch=gh-pages&urlpath={opened}"
 
 
 def address() -> tuple[str, str] | None:
@@ -45,11 +50,17 @@ def _offer_notebook(app, pagename, templatename, context, doctree):
         context["ipynb_source"] = f"{pagename}.ipynb"  # the theme does so only where there is an address
 
 
-def _add_colab(app, pagename, templatename, context, doctree):
-    # The theme would send Colab to the notebook beside the source, which does not know where its package is.
+def _launch(app, pagename, templatename, context, doctree):
+    # The theme would open the notebook beside the source, which has no outputs and does not know where its package is.
     for group in context.get("header_buttons", []):
         if group.get("label") == "launch-buttons":
-            url = COLAB.format(path=address()[0].removeprefix("https://github.com/"), page=pagename)
+            repository, branch = address()
+            path = repository.removeprefix("https://github.com/")
+            opened = f"lab/tree/{path.partition('/')[2]}/_sources/{pagename}.ipynb"
+            pull = PULL.format(repository=quote(repository, safe=""), opened=quote(opened, safe=""))
+            [binder] = group["buttons"]
+            binder["url"] = BINDER.format(path=path, branch=branch) + quote(pull, safe="")
+            url = COLAB.format(path=path, page=pagename)
             group["buttons"].append({"type": "link", "text": "Colab", "tooltip": "Launch on Colab", "url": url,
                                      "icon": "_static/images/logo_colab.png"})
 
@@ -59,7 +70,13 @@ def _write_notebook(app, pagename, templatename, context, doctree):
         code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
         code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
         cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
-        notebook = nbformat.read(Path(app.srcdir) / context["ipynb_source"], as_version=4)
+        root, place = Path(app.srcdir), ""
+        if known := address():
+            owner, name = known[0].removeprefix("https://github.com/").split("/")
+            place = f"https://{owner.lower()}.github.io/{name}/{pagename}.html"
+        executed = executed_chapter(root / f"{pagename}.md", root) if (root / "_build" / "records.json").exists() else None
+        notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
+        notebook = readable(notebook, Page(context["body"], place, root))
         notebook.cells.insert([cell.cell_type for cell in notebook.cells].index("code"), cell)
         target = Path(app.outdir) / "_sources" / context["ipynb_source"]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -69,6 +86,6 @@ def _write_notebook(app, pagename, templatename, context, doctree):
 def setup(app):
     app.connect("config-inited", _set_options)
     app.connect("html-page-context", _offer_notebook)
-    app.connect("html-page-context", _add_colab, priority=502)  # after the theme's own buttons
+    app.connect("html-page-context", _launch, priority=502)  # after the theme's own buttons
     app.connect("html-page-context", _write_notebook, priority=502)  # after the theme's copy of it
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,152 @@
+"""A chapter as a notebook that can be read anywhere, as in JupyterLab, Colab or on GitHub, before it is run.
+
+Its text has numbers, references and equations in place of the roles and directives that only this book's builder knows;
+they are taken from the outputs of the chapters, from claims, and from the page as it was built. Its drawings are images.
+"""
+
+import base64
+import json
+import re
+from ast import literal_eval
+from functools import cache
+from pathlib import Path
+from urllib.parse import urljoin
+
+import nbformat
+from book_digest import ROOT, chapters
+from book_outputs import executed_chapter
+from bs4 import BeautifulSoup
+from docutils.nodes import make_id
+from pybtex.database import parse_file
+
+from mptlml.report.claims import number
+from mptlml.report.records import MIME, NAMED
+
+ROLE = re.compile(r"\{([a-z:]+)\}`([^`]+)`")
+DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
+                       re.DOTALL | re.MULTILINE)
+ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
+
+
+@cache
+def glued(root: Path) -> dict[str, str]:
+    """What all chapters keep under names, as Python writes it."""
+    outputs = [output for path in chapters(root) for cell in (executed_chapter(path, root) or {"cells": []})["cells"]
+               for output in cell.get("outputs", []) if "scrapbook" in output.get("metadata", {})]
+    return {output.metadata.scrapbook.name: output.data.get(NAMED + "text/plain", "''") for output in outputs}
+
+
+@cache
+def claims(root: Path) -> dict[str, dict]:
+    """The claims of all chapters, by id."""
+    return {claim["id"]: claim for claim in json.loads((root / "_build" / "records.json").read_text())["claims"]}
+
+
+@cache
+def cited(path: Path) -> dict[str, tuple[str, str]]:
+    """(authors, year) of each entry of a bibliography."""
+    found = {}
+    for key, entry in parse_file(path).entries.items():
+        names = [" ".join(person.last_names) for person in entry.persons["author"]]
+        names = names if len(names) < 3 else [f"{names[0]} et al."]
+        found[key] = " and ".join(names), entry.fields["year"]
+    return found
+
+
+class Page:
+    """A built page: what its references are called, and where they lead."""
+
+    def __init__(self, body: str, address: str, root: Path = ROOT) -> None:
+        self.soup, self.address, self.root = BeautifulSoup(body, "html.parser"), address, root
+        links = self.soup.select("a.reference.internal[href]")
+        self.links = {link["href"].rpartition("#")[2].removesuffix(".html").rpartition("/")[2]: link for link in links}
+
+    def text(self, markdown: str) -> str:
+        """Markdown with values and plain Markdown in place of roles and directives."""
+        return DIRECTIVE.sub(self._directive, ROLE.sub(self._role, ANCHOR.sub("", markdown))).strip()
+
+    def title(self, label: str) -> str:
+        """Number and title of a figure, an exercise or an equation of this page; "" for none."""
+        part = self.soup.find(id=label) or self.soup.find(attrs={"name": label})
+        found = part and part.select_one(".caption-number, .admonition-title, .eqno")
+        return " ".join(found.get_text().replace("#", "").split()) if found else ""
+
+    def _role(self, found: re.Match) -> str:
+        kind, text = found[1], found[2]
+        if kind == "glue:text":
+            name, _, form = text.rpartition("::")[2].partition(":")
+            value = literal_eval(glued(self.root)[name])
+            return number(value, form) if form and not isinstance(value, str) else str(value)
+        if kind in ("claim", "verdict"):
+            return claims(self.root)[text]["text" if kind == "claim" else "verdict"]
+        if kind.startswith("cite"):
+            known = [cited(self.root / "book" / "references.bib")[key.strip()] for key in text.split(",")]
+            if kind == "cite:t":
+                return ", ".join(f"{authors} ({year})" for authors, year in known)
+            return "(" + "; ".join(f"{authors}, {year}" for authors, year in known) + ")"
+        words, _, target = text.removesuffix(">").rpartition("<")
+        label = make_id(target) if kind != "doc" else target.rpartition("/")[2]
+        link = self.links.get(f"equation-{label}" if kind == "eq" else label)
+        words = words.strip() or (link.get_text() if link else target)
+        return f"[{words}]({urljoin(self.address, link['href'])})" if link and self.address else words
+
+    def _directive(self, found: re.Match) -> str:
+        _, kind, title, options, body = found.groups()
+        body = DIRECTIVE.sub(self._directive, body).strip()
+        label = re.search(r":(?:label|name): (\S+)", options)
+        named = self.title(make_id(label[1])) if label and kind != "math" else ""
+        if kind == "math":
+            told = self.title(f"equation-{make_id(label[1])}") if label else ""
+            return f"$$\n{body}" + (f" \\tag{{{told.strip('()')}}}" if told else "") + "\n$$"
+        if kind == "solution":
+            return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
+        if kind.startswith("solution"):
+            return "**Solution**" * (kind == "solution-start")
+        lines = [f"**{title or named or kind.capitalize()}**", "", *body.splitlines()]
+        return "\n".join(f"> {line}".rstrip() for line in lines)
+
+
+@cache
+def colours(root: Path) -> str:
+    """The style that a drawing of this book needs outside its pages: the names of colours, in the light."""
+    found = re.findall(r"--fig-[\w-]+: #\w+;", (root / "book" / "_static" / "custom.css").read_text(encoding="utf-8"))
+    return f"<style>svg {{ {' '.join(found[:len(found) // 2])} }} text {{ font-family: sans-serif }}</style>"
+
+
+def image(svg: str, root: Path) -> str:
+    """A drawing as an image in Markdown."""
+    svg = re.sub(r"<svg(?![^>]*xmlns=)", '<svg xmlns="http://www.w3.org/2000/svg"', svg, count=1)
+    svg = re.sub(r"(<svg[^>]*>)", lambda tag: tag[0] + colours(root), svg, count=1)
+    return f"![](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+
+
+def shown(output: nbformat.NotebookNode, root: Path) -> nbformat.NotebookNode | None:
+    """An output as any reader of notebooks shows it; None for what only the pages use."""
+    data = output.get("data", {})
+    if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
+        return None
+    data.pop(MIME, None)
+    drawings = re.findall(r"<svg.*?</svg>", data.get("text/html", ""), re.DOTALL)
+    if drawings:
+        output["data"] = {"text/markdown": "\n".join(image(svg, root) for svg in drawings)}
+    return output
+
+
+def readable(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNode:
+    """The executed chapter, to be read far from its page."""
+    cells: list[nbformat.NotebookNode] = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cells.append(nbformat.v4.new_markdown_cell(page.text(cell.source)))
+            continue
+        figure, tags = cell.metadata.get("mystnb", {}).get("figure", {}), cell.metadata.get("tags", [])
+        cell.outputs = [output for output in cell.outputs if shown(output, page.root)]
+        cell.metadata = {"jupyter": {"source_hidden": True}} if tags else {}
+        cells.append(cell)
+        if caption := figure.get("caption"):
+            cells.append(nbformat.v4.new_markdown_cell(f"**{page.title(figure['name'])}** {page.text(caption)}"))
+    where = f"[a page of the book]({page.address})" if page.address else "a page of the book"
+    top = f"*This is {where} **Masked pre-training, in numbers**, as a notebook. What moves or unfolds lives on the page.*"
+    for k, cell in enumerate(cells := [nbformat.v4.new_markdown_cell(top), *cells]):
+        cell["id"] = f"cell-{k}"
+    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebook.metadata["kernelspec"]})
