@@ -3,8 +3,8 @@
     MPTLML_REPOSITORY=https://github.com/OWNER/NAME MPTLML_BRANCH=main make book
 
 No source says where the book is kept: with these two variables each chapter can be opened in Binder and Colab, and each
-page in the repository; without them there are downloads alone. The notebooks of the site, which all buttons open, can be
-read before they run (book_notebook.py), and begin with a cell (colab_cell.py) that installs the package where it is missing.
+page in the repository; without them there are downloads alone. The notebooks of the site, which all buttons open, can
+be read before they run (book_notebook.py); their first cell (colab_cell.py) installs the package where it is missing.
 """
 
 import os
@@ -74,7 +74,8 @@ def _write_notebook(app, pagename, templatename, context, doctree):
         if known := address():
             owner, name = known[0].removeprefix("https://github.com/").split("/")
             place = f"https://{owner.lower()}.github.io/{name}/{pagename}.html"
-        executed = executed_chapter(root / f"{pagename}.md", root) if (root / "_build" / "records.json").exists() else None
+        has_run = (root / "_build" / "records.json").exists()
+        executed = executed_chapter(root / f"{pagename}.md", root) if has_run else None
         notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
         notebook = readable(notebook, Page(context["body"], place, root))
         notebook.cells.insert([cell.cell_type for cell in notebook.cells].index("code"), cell)

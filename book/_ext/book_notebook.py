@@ -1,7 +1,7 @@
 """A chapter as a notebook that can be read anywhere, as in JupyterLab, Colab or on GitHub, before it is run.
 
 Its text has numbers, references and equations in place of the roles and directives that only this book's builder knows;
-they are taken from the outputs of the chapters, from claims, and from the page as it was built. Its drawings are images.
+they are taken from the chapters' outputs, from claims, and from the page as it was built. Its drawings are images.
 """
 
 import base64
@@ -145,8 +145,8 @@ def readable(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNo
         cells.append(cell)
         if caption := figure.get("caption"):
             cells.append(nbformat.v4.new_markdown_cell(f"**{page.title(figure['name'])}** {page.text(caption)}"))
-    where = f"[a page of the book]({page.address})" if page.address else "a page of the book"
-    top = f"*This is {where} **Masked pre-training, in numbers**, as a notebook. What moves or unfolds lives on the page.*"
+    where = f"[a page]({page.address})" if page.address else "a page"
+    top = f"*This is {where} of the book **Masked pre-training, in numbers**. What moves there stands still here.*"
     for k, cell in enumerate(cells := [nbformat.v4.new_markdown_cell(top), *cells]):
         cell["id"] = f"cell-{k}"
     return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebook.metadata["kernelspec"]})

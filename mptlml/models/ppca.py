@@ -252,7 +252,7 @@ class PPCA:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
         data = self._summary(data)
         moment, every = data.about(self._mean), all_observed(self.num_tokens, self.weight.device)
-        root = self._root(every, self._outer())
+        root = self._root(every)
         if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
             projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
             explained = (moment.times(projected) * projected).sum()
@@ -308,8 +308,10 @@ class PPCA:
         length = seen.square().sum(-1) + self._weight.square().sum(-1).max()
         if self._keeps_digits(root, inverse, length, ROUNDING):
             latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
-            # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
-            spread = inverse.flatten(-2) @ self._outer().T
+            if observed.numel() < self._weight.numel():  # w_j^T A^-1 w_j for fewer masks than latents
+                spread = ((self._weight @ inverse) * self._weight).sum(-1)
+            else:  # as one product, with nothing of size K x D for each mask
+                spread = inverse.flatten(-2) @ self._outer().T
         else:
             root, latent, _ = self._by_least_squares(seen, observed)
             spread = torch.linalg.solve_triangular(root.mT, self._weight.T, upper=False).square().sum(-2)
@@ -322,11 +324,15 @@ class PPCA:
         """
         check_shapes(x, observed, self.num_tokens, self.weight if like is None else like)
         check_finite(x, observed)
-        return torch.where(observed, x - self._mean, 0.0), self._root(observed, self._outer())
+        return torch.where(observed, x - self._mean, 0.0), self._root(observed)
 
-    def _root(self, observed: Tensor, outer: Tensor) -> Tensor:
-        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: see `_outer`."""
-        gram = (observed.to(self._weight.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
+    def _root(self, observed: Tensor, outer: Tensor | None = None) -> Tensor:
+        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: see `_outer`, made if needed."""
+        if outer is None and observed.numel() < self._weight.numel():  # fewer masks than latents
+            gram = (observed[..., None] * self._weight).mT @ self._weight
+        else:
+            outer = self._outer() if outer is None else outer
+            gram = (observed.to(outer.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
