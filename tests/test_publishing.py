@@ -32,11 +32,17 @@ DIRECTIVES = """(here)=
 1 + 1 = 2
 ```
 
-See {eq}`eq-one` and {ref}`the second section <here>`.
+See {eq}`eq-one` and {ref}`the second section <here>`, [that](#here), $f[x](t)$.
 
 :::{admonition} Note
 :class: tip
 A word.
+:::
+
+:::{prf:theorem} Two
+$$
+2 < 3
+$$
 :::"""
 
 
@@ -108,9 +114,10 @@ def test_a_published_notebook_can_be_read_where_only_markdown_is_known(published
     page = f"https://some-one.github.io/some.book/{CHAPTER}.html"
     assert (page in top) is bool(repository) and "Masked pre-training, in numbers" in top
     one = f"[(1)]({page}#equation-eq-one)" if repository else "(1)"
-    two = f"[the second section]({page}#here)" if repository else "the second section"
+    two = f"[the second section]({page}#here), [that]({page}#here)" if repository else "the second section, that"
     assert others[-1].split("\n\n") == [
-        "## Two", "$$\n1 + 1 = 2 \\tag{1}\n$$", f"See {one} and {two}.", "> **Note**\n>\n> A word."]
+        "## Two", "$$\n1 + 1 = 2 \\tag{1}\n$$", f"See {one} and {two}, $f[x](t)$.", "> **Note**\n>\n> A word.",
+        "**Two**", "$$\n2 < 3\n$$"]
 
 
 def executed_notebooks():
@@ -124,7 +131,10 @@ def test_no_role_and_no_directive_is_left_in_a_published_notebook(built_site):
         notebook = nbformat.read(path, as_version=4)
         nbformat.validate(notebook)
         words = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-        assert not re.findall(r"\{[a-z:]+\}`|^:::|^```\{|^\([\w-]+\)=", words, re.MULTILINE), path.name
+        left = r"\{[a-z:]+\}`|^:::|^```+\{|^:label:|^\([\w-]+\)="
+        assert not re.findall(left, words, re.MULTILINE), path.name
+        assert not re.findall(r"\]\((?!https?:)[\w#]", words), path.name
+        assert not re.findall(r"\$\$[^$]*\n>[^$]*\$\$", words), path.name  # math in a quotation is not read as math
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
         drawn = [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]
         assert drawn and not any("<svg" in str(output) for output in outputs), path.name

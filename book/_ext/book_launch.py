@@ -69,7 +69,8 @@ def _write_notebook(app, pagename, templatename, context, doctree):
     if "ipynb_source" in context:
         code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
         code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
-        cell = nbformat.v4.new_code_cell(code, id="install", metadata={"cellView": "form"})
+        folded = {"cellView": "form", "jupyter": {"source_hidden": True}}
+        cell = nbformat.v4.new_code_cell(code, id="install", metadata=folded)
         root, place = Path(app.srcdir), ""
         if known := address():
             owner, name = known[0].removeprefix("https://github.com/").split("/")

@@ -22,8 +22,9 @@ from pybtex.database import parse_file
 from mptlml.report.claims import number
 from mptlml.report.records import MIME, NAMED
 
+LINK = re.compile(r"\[([^\]]+)\]\((#?[\w./-]+)\)")
 ROLE = re.compile(r"\{([a-z:]+)\}`([^`]+)`")
-DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
+DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
                        re.DOTALL | re.MULTILINE)
 ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
 
@@ -47,7 +48,7 @@ def cited(path: Path) -> dict[str, tuple[str, str]]:
     """(authors, year) of each entry of a bibliography."""
     found = {}
     for key, entry in parse_file(path).entries.items():
-        names = [" ".join(person.last_names) for person in entry.persons["author"]]
+        names = [" ".join(map(str, person.rich_last_names)) for person in entry.persons["author"]]
         names = names if len(names) < 3 else [f"{names[0]} et al."]
         found[key] = " and ".join(names), entry.fields["year"]
     return found
@@ -63,7 +64,8 @@ class Page:
 
     def text(self, markdown: str) -> str:
         """Markdown with values and plain Markdown in place of roles and directives."""
-        return DIRECTIVE.sub(self._directive, ROLE.sub(self._role, ANCHOR.sub("", markdown))).strip()
+        plain = ROLE.sub(self._role, LINK.sub(self._link, ANCHOR.sub("", markdown)))
+        return DIRECTIVE.sub(self._directive, plain).strip()
 
     def title(self, label: str) -> str:
         """Number and title of a figure, an exercise or an equation of this page; "" for none."""
@@ -75,7 +77,7 @@ class Page:
         kind, text = found[1], found[2]
         if kind == "glue:text":
             name, _, form = text.rpartition("::")[2].partition(":")
-            value = literal_eval(glued(self.root)[name])
+            value = literal_eval(glued(self.root).get(name, "'–'"))
             return number(value, form) if form and not isinstance(value, str) else str(value)
         if kind in ("claim", "verdict"):
             return claims(self.root)[text]["text" if kind == "claim" else "verdict"]
@@ -86,8 +88,16 @@ class Page:
             return "(" + "; ".join(f"{authors}, {year}" for authors, year in known) + ")"
         words, _, target = text.removesuffix(">").rpartition("<")
         label = make_id(target) if kind != "doc" else target.rpartition("/")[2]
-        link = self.links.get(f"equation-{label}" if kind == "eq" else label)
-        words = words.strip() or (link.get_text() if link else target)
+        return self._leading(f"equation-{label}" if kind == "eq" else label, words.strip())
+
+    def _link(self, found: re.Match) -> str:
+        label = found[2].rpartition("#")[2].rpartition("/")[2].removesuffix(".md")
+        return self._leading(label, found[1]) if label in self.links else found[0]
+
+    def _leading(self, label: str, words: str) -> str:
+        """Words, or those of the page where there are none, and where its address is known a link to what they name."""
+        link = self.links.get(label)
+        words = words or (link.get_text() if link else label)
         return f"[{words}]({urljoin(self.address, link['href'])})" if link and self.address else words
 
     def _directive(self, found: re.Match) -> str:
@@ -102,8 +112,8 @@ class Page:
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
         if kind.startswith("solution"):
             return "**Solution**" * (kind == "solution-start")
-        lines = [f"**{title or named or kind.capitalize()}**", "", *body.splitlines()]
-        return "\n".join(f"> {line}".rstrip() for line in lines)
+        lines = [f"**{title or named or kind.rpartition(':')[2].capitalize()}**", "", *body.splitlines()]
+        return "\n".join(lines if "$$" in body else [f"> {line}".rstrip() for line in lines])  # > would be read as math
 
 
 @cache
@@ -126,7 +136,8 @@ def shown(output: nbformat.NotebookNode, root: Path) -> nbformat.NotebookNode | 
     if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
         return None
     data.pop(MIME, None)
-    drawings = re.findall(r"<svg.*?</svg>", data.get("text/html", ""), re.DOTALL)
+    once = re.sub(r'<div class="narrow".*?</svg>\s*</div>', "", data.get("text/html", ""), flags=re.DOTALL)
+    drawings = re.findall(r"<svg.*?</svg>", once, re.DOTALL)
     if drawings:
         output["data"] = {"text/markdown": "\n".join(image(svg, root) for svg in drawings)}
     return output
