@@ -80,7 +80,7 @@ def elsewhere():
 def built_site():
     """The folder of the built site, where it was built from today's sources; else the test is skipped."""
     root = Path(__file__).parents[1]
-    if subprocess.run(["make", "--question", "site"], cwd=root, check=False, capture_output=True).returncode:
+    if subprocess.run(["make", "--question", "pages"], cwd=root, check=False, capture_output=True).returncode:
         say = pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip  # `make test` has built it
         say("the book is not built from these sources: `make book`")
     return root / "_build" / "html"

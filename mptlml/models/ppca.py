@@ -264,16 +264,16 @@ class PPCA:
         return (-0.5 * (self.num_tokens * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
     def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """A root of A, the posterior mean of z, and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R), where `_root` loses digits.
+        """R, Q^T (x_R - mu_R) and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R) for [W_R; sigma I] = Q R, R^T R = A.
 
-        The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) / sigma^2 over z, and the mean is where
-        it lies: what a projection onto the columns of [W_R; sigma I] = Q R leaves. R^T R = A. Twice to a hundred times
-        as slow.
+        For where `_root` loses digits. The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) /
+        sigma^2 over z, which a projection onto the columns of Q leaves; it lies at the posterior mean of z, where
+        R z = Q^T (x_R - mu_R). Twice to a hundred times as slow.
         """
         if seen.ndim == observed.ndim > 1 and len(observed) > 1 and observed.numel() * self.num_latents > BLOCK:
             halves = [self._by_least_squares(*half) for half in zip(seen.chunk(2), observed.chunk(2), strict=True)]
-            root, latent, squared = map(torch.cat, zip(*halves, strict=True))
-            return root, latent, squared
+            root, inside, squared = map(torch.cat, zip(*halves, strict=True))
+            return root, inside, squared
         shape = *observed.shape[:-1], self.num_latents, self.num_latents
         noise = self._noise.sqrt() * torch.eye(self.num_latents, dtype=seen.dtype, device=seen.device)
         q, root = torch.linalg.qr(torch.cat([observed[..., None] * self._weight, noise.expand(shape)], -2))
@@ -281,8 +281,7 @@ class PPCA:
         inside = torch.einsum("...d,...dk->...k", seen, q)
         left = seen - torch.einsum("...k,...dk->...d", inside, q)
         rest = torch.einsum("...k,...jk->...j", inside, below)
-        latent = torch.linalg.solve_triangular(root, inside[..., None], upper=True)[..., 0]
-        return root, latent, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
+        return root, inside, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
 
     def _summary(self, data: Tensor | SecondMoment) -> SecondMoment:
         """The second moment of rows, or that which is given, in float64."""
@@ -313,8 +312,11 @@ class PPCA:
             else:  # as one product, with nothing of size K x D for each mask
                 spread = inverse.flatten(-2) @ self._outer().T
         else:
-            root, latent, _ = self._by_least_squares(seen, observed)
-            spread = torch.linalg.solve_triangular(root.mT, self._weight.T, upper=False).square().sum(-2)
+            root, inside, _ = self._by_least_squares(seen, observed)
+            eye = torch.eye(self.num_latents, dtype=root.dtype, device=root.device)
+            inverse = torch.linalg.solve_triangular(root, eye, upper=True)
+            latent = _rows_times(inside, inverse.mT)
+            spread = (self._weight @ inverse).square().sum(-1)
         return self._mean + latent @ self._weight.T, self._noise * (1 + spread)
 
     def _prepare(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
