@@ -312,6 +312,7 @@ def said(tmp_path, monkeypatch):
         (tmp_path / folder).mkdir()
     (tmp_path / "book" / "claims.yml").write_text(yaml.safe_dump([CLAIM, CLAIM | {"id": "b", "paper": "3"}]))
     (tmp_path / "book" / "figures.yml").write_text("[]")
+    (tmp_path / "book" / "data_sets.yml").write_text('01_one: {"0a": nine <images>}')
     book_outputs.gather(tmp_path)
     return book_records.read_records(tmp_path)
 
@@ -326,7 +327,9 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     assert second["statement"] == "Expected, but not run here: 1 < 2, 1 to 2 nats."
     assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert '<summary><span class="verdict' in book_records.drawn({"kind": "claim", "id": "a"}, said)
-    assert "1 of 2 claims" in book_records.drawn(COST, said)
+    closing = book_records.drawn(COST, said)
+    assert "1 of 2 claims" in closing and "digits: 9 images (nine &lt;images&gt;; digest <code>0a</code>)" in closing
+    assert said["chapters"]["02_two"]["data"] == []
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, said)
     assert said["settings"] == {"python": ["3.11", "3.12"], "cores": ["2"], "gpu": ["no"]}
     assert said["problems"] == ["03 has not run for its sources as they are, or not to report.closing()",

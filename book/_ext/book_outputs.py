@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
+import yaml
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
 from mptlml.report.claims import claims, how, statement, value_text, verdict
@@ -105,6 +106,11 @@ def gather(root: Path = ROOT) -> None:
     """Write down what all chapters said. `problems` are sentences on what is missing or double."""
     accounts = {path.stem: account(executed_chapter(path, root)) for path in chapters(root)}
     found = {stem: chapter for stem, chapter in accounts.items() if chapter}
+    words = root / "book" / "data_sets.yml"
+    known = yaml.safe_load(words.read_text(encoding="utf-8")) if words.is_file() else {}
+    for stem, chapter in found.items():
+        for data in chapter["data"]:
+            data["words"] = known.get(stem, {}).get(data["digest"], "not the data of the bands")
     listed, made = claims(root / "book" / "claims.yml"), defaultdict(list)
     for record in [record for chapter in found.values() for record in chapter["claims"]]:
         made[record["id"]].append(record)
