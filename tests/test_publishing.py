@@ -15,11 +15,15 @@ from xml.etree import ElementTree
 import book_launch
 import book_print
 import jupytext
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import yaml
+from book_notebook import Page, readable
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
+
+from mptlml.report.figures import picture
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/some-one/some.book"
@@ -40,6 +44,10 @@ A word.
 :::
 
 :::{prf:theorem} Two
+:label: thm-two
+Of $1 +
+1$ is said:
+
 $$
 2 < 3
 $$
@@ -117,7 +125,22 @@ def test_a_published_notebook_can_be_read_where_only_markdown_is_known(published
     two = f"[the second section]({page}#here), [that]({page}#here)" if repository else "the second section, that"
     assert others[-1].split("\n\n") == [
         "## Two", "$$\n1 + 1 = 2 \\tag{1}\n$$", f"See {one} and {two}, $f[x](t)$.", "> **Note**\n>\n> A word.",
-        "**Two**", "$$\n2 < 3\n$$"]
+        "> **Theorem 1 (Two)**\n>\n> Of $1 + 1$ is said:\n>\n> $$ 2 < 3 $$"]
+
+
+@pytest.mark.parametrize(("alt", "form"), [("A & B", "{}"), ("", '<div role="img" aria-label="A &amp; B">{}</div>')])
+def test_a_drawing_in_a_published_notebook_is_one_image_that_has_words(alt, form):
+    figure, axes = plt.subplots()
+    axes.plot([1, 2])
+    html = form.format(picture(figure, "key"))
+    output = nbformat.v4.new_output("display_data", {"text/html": html, "text/plain": "<HTML object>"})
+    cell = nbformat.v4.new_code_cell("plot()", outputs=[output], metadata={"mystnb": {"image": {"alt": alt}}})
+    kernel = {"name": "python3", "display_name": "Python 3"}
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
+    [shown] = readable(notebook, Page("", "", ROOT)).cells[1].outputs
+    assert set(shown.data) == {"text/html", "text/plain"} and shown.data["text/plain"] == "A & B"
+    [image] = BeautifulSoup(shown.data["text/html"], "html.parser").select("p > img")  # else JupyterLab stacks panels
+    assert image["alt"] == "A & B" and image["src"].startswith("data:image/svg+xml;base64,")
 
 
 def executed_notebooks():
@@ -134,13 +157,17 @@ def test_no_role_and_no_directive_is_left_in_a_published_notebook(built_site):
         left = r"\{[a-z:]+\}`|^:::|^```+\{|^:label:|^\([\w-]+\)="
         assert not re.findall(left, words, re.MULTILINE), path.name
         assert not re.findall(r"\]\((?!https?:)[\w#]", words), path.name
-        assert not re.findall(r"\$\$[^$]*\n>[^$]*\$\$", words), path.name  # math in a quotation is not read as math
+        formulas = [found for part in re.split(r"\n>? *\n", words) for found in re.findall(r"\$\$?[^$]+\$\$?", part)]
+        assert not any("\n>" in found for found in formulas), path.name  # the sign of a quotation would be part of it
         outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-        drawn = [output.data["text/markdown"] for output in outputs if "text/markdown" in output.get("data", {})]
+        drawn = [output.data for output in outputs if "<img" in output.get("data", {}).get("text/html", "")]
         assert drawn and not any("<svg" in str(output) for output in outputs), path.name
-        for text in drawn:
-            for code in re.findall(r"base64,([^)]+)\)", text):
-                svg = base64.b64decode(code).decode()
+        for data in drawn:
+            images = BeautifulSoup(data["text/html"], "html.parser").find_all("img")
+            alt, *others = [image["alt"] for image in images]
+            assert alt and alt == data["text/plain"] and not any(others), path.name
+            for image in images:
+                svg = base64.b64decode(image["src"].partition("base64,")[2]).decode()
                 assert ElementTree.fromstring(svg).tag.endswith("svg")
                 used, known = (set(re.findall(form, svg)) for form in (r"var\((--fig-[\w-]+)", r"(--fig-[\w-]+):"))
                 assert used <= known, path.name

@@ -5,6 +5,7 @@ they are taken from the chapters' outputs, from claims, and from the page as it 
 """
 
 import base64
+import html
 import json
 import re
 from ast import literal_eval
@@ -27,6 +28,7 @@ ROLE = re.compile(r"\{([a-z:]+)\}`([^`]+)`")
 DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
                        re.DOTALL | re.MULTILINE)
 ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
+FORMULA = re.compile(r"\$\$?[^$]+\$\$?")
 
 
 @cache
@@ -112,8 +114,9 @@ class Page:
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
         if kind.startswith("solution"):
             return "**Solution**" * (kind == "solution-start")
-        lines = [f"**{title or named or kind.rpartition(':')[2].capitalize()}**", "", *body.splitlines()]
-        return "\n".join(lines if "$$" in body else [f"> {line}".rstrip() for line in lines])  # > would be read as math
+        body = FORMULA.sub(lambda formula: " ".join(formula[0].split()), body)  # the sign > would be part of it
+        lines = [f"**{named or title or kind.rpartition(':')[2].capitalize()}**", "", *body.splitlines()]
+        return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
 @cache
@@ -123,15 +126,15 @@ def colours(root: Path) -> str:
     return f"<style>svg {{ {' '.join(found[:len(found) // 2])} }} text {{ font-family: sans-serif }}</style>"
 
 
-def image(svg: str, root: Path) -> str:
-    """A drawing as an image in Markdown."""
+def image(svg: str, alt: str, root: Path) -> str:
+    """A drawing as an image in HTML: many readers of notebooks show neither a bare drawing nor one in Markdown."""
     svg = re.sub(r"<svg(?![^>]*xmlns=)", '<svg xmlns="http://www.w3.org/2000/svg"', svg, count=1)
     svg = re.sub(r"(<svg[^>]*>)", lambda tag: tag[0] + colours(root), svg, count=1)
-    return f"![](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+    return f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}">'
 
 
-def shown(output: nbformat.NotebookNode, root: Path) -> nbformat.NotebookNode | None:
-    """An output as any reader of notebooks shows it; None for what only the pages use."""
+def shown(output: nbformat.NotebookNode, alt: str, root: Path) -> nbformat.NotebookNode | None:
+    """An output as any reader of notebooks shows it, drawings with their `alt`; None for what only the pages use."""
     data = output.get("data", {})
     if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
         return None
@@ -139,7 +142,10 @@ def shown(output: nbformat.NotebookNode, root: Path) -> nbformat.NotebookNode | 
     once = re.sub(r'<div class="narrow".*?</svg>\s*</div>', "", data.get("text/html", ""), flags=re.DOTALL)
     drawings = re.findall(r"<svg.*?</svg>", once, re.DOTALL)
     if drawings:
-        output["data"] = {"text/markdown": "\n".join(image(svg, root) for svg in drawings)}
+        label = re.search(r'role="img" aria-label="([^"]*)"', once)
+        alt = html.unescape(label[1]) if label else alt
+        images = [image(svg, "" if k else alt, root) for k, svg in enumerate(drawings)]
+        output["data"] = {"text/html": f"<p>{' '.join(images)}</p>", "text/plain": alt}
     return output
 
 
@@ -150,8 +156,9 @@ def readable(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNo
         if cell.cell_type == "markdown":
             cells.append(nbformat.v4.new_markdown_cell(page.text(cell.source)))
             continue
-        figure, tags = cell.metadata.get("mystnb", {}).get("figure", {}), cell.metadata.get("tags", [])
-        cell.outputs = [output for output in cell.outputs if shown(output, page.root)]
+        drawn, tags = cell.metadata.get("mystnb", {}), cell.metadata.get("tags", [])
+        figure, alt = drawn.get("figure", {}), drawn.get("image", {}).get("alt", "")
+        cell.outputs = [output for output in cell.outputs if shown(output, alt, page.root)]
         cell.metadata = {"jupyter": {"source_hidden": True}} if tags else {}
         cells.append(cell)
         if caption := figure.get("caption"):
