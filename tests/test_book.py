@@ -271,7 +271,8 @@ def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, messa
     for name in ("mptlml", "notebooks", "book"):
         (tmp_path / name).mkdir()
     (tmp_path / ".venv" / ".ready").touch()
-    done = subprocess.run(["make", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(["make", *words], cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode and message in (done.stdout + done.stderr).splitlines()[0]
 
 
