@@ -3,6 +3,8 @@
 import json
 import math
 import re
+import resource
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,7 +141,9 @@ def test_closing_wants_the_claims_of_the_chapter_and_says_what_it_cost(shown, mo
     assert shown[-1][0]["text/plain"].startswith("1 of 2 claims checked; ")
     cost = emitted(shown)[-1]
     assert set(cost) == {"kind", "chapter", "seconds", "megabytes", "versions", "machine"}
-    assert 0 <= cost["seconds"] < 60 and cost["megabytes"] > 10 and cost["versions"]["numpy"] == np.__version__
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    assert 0 <= cost["seconds"] < 60 and 10 < cost["megabytes"] < largest
+    assert cost["versions"]["numpy"] == np.__version__
     assert set(cost["machine"]) == {"system", "architecture", "cores", "gpu"}  # and no one's name
     assert named(shown) == {"01_one-seconds": repr(cost["seconds"])}
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", 1)
