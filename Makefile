@@ -69,7 +69,7 @@ pages: $(SITE)
 
 # From scratch: a build over the remains of an older one can pass after one that failed. It takes a minute or two.
 $(SITE): $(PAGES) _build/records.json
-	@rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site*
+	@rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
 	@$(BIN)/jupyter-book build -W --keep-going .
 	@touch $@
 

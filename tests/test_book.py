@@ -241,17 +241,47 @@ def test_chapters_that_passed_before_ctrl_c_are_kept(little_book):
     assert book_execute.executed_chapter(quick, little_book) and not book_execute.executed_chapter(slow, little_book)
 
 
-def test_one_site_is_built_at_a_time_and_who_waits_says_so(tmp_path):
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """What make reads, in a folder with an environment of no packages; bare(name, script) puts a program there."""
+    for name in [name for name in os.environ if name.startswith(("MAKE", "MFLAGS", "MPTLML_"))]:
+        monkeypatch.delenv(name)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("mptlml", "notebooks", "book", ".venv/bin", "_build"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("_config.yml", "_toc.yml", "_build/records.json", ".venv/.ready"):
+        (tmp_path / name).touch()
+
+    def program(name, script):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+
+    return program
+
+
+def test_one_site_is_built_at_a_time_and_who_waits_says_so_and_takes_it(bare, tmp_path):
+    bare(".venv/bin/python", f'exec "{sys.executable}" "$@"')
+    bare(".venv/bin/jupyter-book", "echo begins; until [ -e go ]; do sleep 0.1; done; echo ends")
     shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext")
-    command = [sys.executable, tmp_path / "book" / "_ext" / "book_outputs.py", sys.executable, "-c",
-               "import time; print('begins', flush=True); time.sleep(1); print('ends')"]
-    shared = tmp_path / "said"
-    with shared.open("a") as file:
-        both = [subprocess.Popen(command, stdout=file, env=os.environ | {"PYTHONPATH": str(ROOT)}) for _ in range(2)]
-        assert [one.wait(30) for one in both] == [0, 0]
-    said = shared.read_text().splitlines()
-    assert sorted(said[:2]) == ["begins", "waiting for another run in this folder to end"]
-    assert said[2:] == ["ends", "begins", "ends"]
+    said = tmp_path / "said"
+
+    def until(words):
+        last = time.monotonic() + 60
+        while words not in said.read_text():
+            assert time.monotonic() < last, said.read_text()
+            time.sleep(0.1)
+
+    with said.open("w") as file:
+        first = subprocess.Popen(["make", "site"], cwd=tmp_path, stdout=file)
+        until("begins")
+        second = subprocess.Popen(["make", "site"], cwd=tmp_path, stdout=file)
+        try:
+            until("waiting for another run in this folder to end")
+        finally:
+            (tmp_path / "go").touch()
+        assert [first.wait(60), second.wait(60)] == [0, 0]
+    assert said.read_text().count("begins") == 1
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -260,19 +290,10 @@ def test_one_site_is_built_at_a_time_and_who_waits_says_so(tmp_path):
     (["env", "PYTHON=./new"], ".venv is not of Python 3.13, but of 3.11: say make distclean first"),
     (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
 ])
-def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, message):
-    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+def test_make_says_at_once_what_it_cannot_do(bare, tmp_path, words, message):
     for name, version in {"old": "3.9", "new": "3.13", ".venv/bin/python": "3.11"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
-        (tmp_path / name).chmod(0o755)
-    for name in ("mptlml", "notebooks", "book"):
-        (tmp_path / name).mkdir()
-    (tmp_path / ".venv" / ".ready").touch()
-    alone = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(["make", *words], cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
+        bare(name, f"echo {version}")
+    done = subprocess.run(["make", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode and message in (done.stdout + done.stderr).splitlines()[0]
 
 

@@ -8,12 +8,14 @@
 
 import fcntl
 import json
-import subprocess
+import os
+import signal
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import nbformat
 import yaml
@@ -26,8 +28,8 @@ KEPT = 4  # outputs kept of each chapter, newest first: going back to old source
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file; whoever asks for it meanwhile waits, in this process or another, and says so."""
+def locked(path: Path) -> Iterator[TextIO]:
+    """Hold a lock file, yielded open; whoever asks for it meanwhile waits, in this process or another, and says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -35,7 +37,7 @@ def locked(path: Path) -> Iterator[None]:
         except BlockingIOError:
             print("waiting for another run in this folder to end", flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file
 
 
 def write_whole(target: Path, text: str) -> None:
@@ -126,8 +128,7 @@ def gather(root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        with locked(ROOT / "_build" / ".site.lock"):
-            sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who waits is stopped without a traceback
+    with locked(ROOT / "_build" / ".site.lock") as file:
+        os.set_inheritable(file.fileno(), True)  # held by the command and all that it starts, until the last has ended
+        os.execvp(sys.argv[1], sys.argv[1:])
