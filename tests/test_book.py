@@ -19,6 +19,7 @@ import book_outputs
 import book_records
 import jsonschema
 import nbformat
+import psutil
 import pytest
 import yaml
 
@@ -127,16 +128,25 @@ def test_the_digest_sees_the_data_at_hand_wherever_they_lie(little_book, monkeyp
 
 # The executor ------------------------------------------------------------------------------------------------------
 
+def at_work(folder):
+    """The processes whose working folder is below `folder`."""
+    cwd = [(process.pid, str(process.info["cwd"])) for process in psutil.process_iter(["cwd"])]
+    return [pid for pid, place in cwd if place.startswith(str(folder))]
+
+
 def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, capfd):
     monkeypatch.setenv("MPTLML_DATA", "data")
     good = write_chapter(little_book, ":tags: [hide-input]\nprint(6 * 7)",
                          "import os; print(os.environ['MPTLML_DATA'])")
     bad = write_chapter(little_book, "raise RuntimeError('on purpose')", "2", name="02_bad")
+    write_chapter(little_book, "import os; os.kill(os.getpid(), 9)", name="03_dead")
     assert book_execute.execute([], jobs=2, root=little_book) == 1
     said = capfd.readouterr()
-    assert "on purpose" in said.out and "failed, and kept in _build/failed: 02_bad" in said.err
+    assert "on purpose" in said.out
+    assert said.err.splitlines()[-2:] == ["failed: 02_bad, kept in _build/failed/02_bad.ipynb", "failed: 03_dead"]
     [failed] = (little_book / "_build" / "failed").iterdir()
-    assert failed.name == "02_bad.ipynb" and "on purpose" in failed.read_text()
+    [error, *_] = book_digest.code_cells(nbformat.read(failed, as_version=4))
+    assert failed.name == "02_bad.ipynb" and error.outputs[0].evalue == "on purpose"
     good.write_text(good.read_text().replace("hide-input", "hide-cell"))  # what the page shows needs no run
     kept = book_execute.executed_chapter(good, little_book)
     assert book_digest.code_cells(kept)[0].metadata["tags"] == ["hide-cell"]
@@ -144,7 +154,7 @@ def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, 
     assert book_execute.executed_chapter(bad, little_book) is None
     assert book_execute.execute(["01_good"], jobs=2, root=little_book) == 0
     assert "nothing to execute" in capfd.readouterr().out
-    assert book_execute.execute(["03_other"], jobs=1, root=little_book) == 2
+    assert book_execute.execute(["04_other"], jobs=1, root=little_book) == 2
 
 
 def ran(*records):
@@ -221,24 +231,30 @@ def test_two_executions_at_once_run_a_chapter_once(little_book, monkeypatch):
     assert len(runs) == 1
 
 
-def test_chapters_that_passed_before_ctrl_c_are_kept(little_book):
-    """As from a terminal, where pytest and its kernels get it too; the last line says what became of them."""
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
+    """By Ctrl-C, by a kill, by a closed terminal, where pytest gets it too; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import time; time.sleep(99)", name="02_slow")
-    code = f"import sys; sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
-           f"import book_execute, functools, pathlib; root = pathlib.Path({str(little_book)!r})\n" \
+    code = "import functools, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
+           f"sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
+           f"import book_execute; root = pathlib.Path({str(little_book)!r})\n" \
            "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"
     running = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    until = time.monotonic() + 60
+    last = time.monotonic() + 90
     while '"execution_count": 1' not in "".join(path.read_text() for path in little_book.glob(".run-*/01_good.ipynb")):
-        assert time.monotonic() < until and running.poll() is None
+        assert time.monotonic() < last and running.poll() is None
         time.sleep(0.2)
-    os.killpg(running.pid, signal.SIGINT)
+    os.killpg(running.pid, getattr(signal, way))
     _, said = running.communicate(timeout=30)
     assert running.returncode == 130 and said.splitlines()[-1] == "stopped; chapters that had passed are kept"
     assert "Traceback" not in said and not [*little_book.glob(".run-*")]
     assert book_execute.executed_chapter(quick, little_book) and not book_execute.executed_chapter(slow, little_book)
+    last = time.monotonic() + 10
+    while at_work(little_book):
+        assert time.monotonic() < last, at_work(little_book)
+        time.sleep(0.2)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@
 
 Each chapter whose digest (book_digest.py) has no outputs yet is copied and run by `pytest --nbmake`, two at a time.
 Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of
-the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at. Chapters are
-named by file (`04_convergence`).
+the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at, unless its
+kernel died. Chapters are named by file (`04_convergence`).
 """
 
 import argparse
@@ -98,8 +98,9 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
     with locked(root / "_build" / ".execute.lock"):  # two executions at once would run each chapter twice
         failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
         gather(root)
-    if failed:
-        print(f"failed, and kept in _build/failed: {', '.join(failed)}", file=sys.stderr)
+    for stem in failed:
+        kept = Path("_build", "failed", f"{stem}.ipynb")
+        print(f"failed: {stem}" + f", kept in {kept}" * (root / kept).is_file(), file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -108,7 +109,9 @@ def main() -> int:
     parser.add_argument("chapters", nargs="*", help="such as 04_convergence; all by default")
     parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # a kill, a closed terminal
+        if signal.getsignal(number) != signal.SIG_IGN:  # which nohup asks for
+            signal.signal(number, signal.default_int_handler)
     try:
         return execute(options.chapters, max(1, options.jobs))
     except KeyboardInterrupt:
