@@ -102,12 +102,12 @@ links: $(READY)  ## follow every link that leaves the book, and say which are br
 
 # In a copy of what is committed, with an environment of its own. Once its tests pass, its requirements.txt,
 # constraints.txt and .binder/requirements.txt are the next pins.
-newest: $(READY)  ## make test with the newest versions of everything, in .newest
+newest: $(READY)  ## make test with the newest versions that the oldest Python takes, in .newest
 	rm -rf .newest
 	git clone --quiet . .newest
 	sed -E '/^-/d; s/==.*//; s/^jupyter-book$$/&<2/; s/^antiberty$$/&==0.1.3/' requirements.txt > .newest/newest.in
 	$(BIN)/uv pip compile --quiet --no-annotate --no-header --no-emit-package setuptools --no-emit-package wheel \
-		.newest/newest.in > .newest/newest.txt
+		--python-version 3.11.2 .newest/newest.in > .newest/newest.txt
 	{ head -n 1 constraints.txt; cat .newest/newest.txt; } > .newest/constraints.txt
 	sed -nE 's/^([^=]+)==(.+)/s|^\1==[^+]*|\1==\2|/p' .newest/newest.txt > .newest/newest.sed
 	cd .newest && sed -E -i.old -f newest.sed requirements.txt .binder/requirements.txt

@@ -182,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
             ("seed", _whole(0), 0, "of the random masks")):
         score.add_argument(f"--{name}", type=read, default=default, help=f"{what} (default {default})")
     score.add_argument("--device", default=_usual_device(),
-                       help="cpu, cuda, cuda:1, ... (default here: %(default)s; untried on several GPUs)")
+                       help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
     score.add_argument("--batch-tokens", type=_whole(1), help="most tokens in a pass: bounds the memory")
     score.add_argument("--bfloat16", action="store_true", help="compute in bfloat16 (autocast): the weights stay as "
                        "they are, so memory hardly falls; faster on processors made for it, slower on others; scores "

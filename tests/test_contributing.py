@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
 
@@ -15,6 +16,8 @@ import nbformat
 import pytest
 import yaml
 from fakes import saved_network
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 import mptlml
 
@@ -103,6 +106,27 @@ def test_stored_runs_on_images_say_which_they_read():
         head = (ROOT / "book" / "data" / f"{name}.csv").read_text(encoding="utf-8")
         read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
         assert len(read) >= 2 and set(read) <= set(known[chapter])
+
+
+def test_every_package_is_of_a_version_for_the_oldest_python():
+    """Also what `make newest` brings, under whichever Python that runs: its pins are the next ones."""
+    oldest = re.search(r"--python-version (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))[1]
+    assert f"3.11 (from {oldest} on)" in (ROOT / "book" / "howto.md").read_text(encoding="utf-8")
+    pins = re.findall("^([^#=]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    asked = {canonicalize_name(found.name): found.metadata["Requires-Python"] or "" for found in distributions()}
+    assert len(asked.keys() & set(pins)) > 150
+    assert [name for name in pins if oldest not in SpecifierSet(asked.get(name, ""))] == []
+
+
+def test_the_times_of_an_installation_and_a_first_book_are_the_same_everywhere():
+    """In minutes: the whole is the sum of the environment, the chapters and the pages."""
+    readme, howto, make = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/howto.md", "Makefile"))
+    whole, part = (re.search(form, readme).groups() for form in (r"(\d+) to (\d+)\s+minutes", r"(\d+) to (\d+) of them"))
+    parts = re.findall(r"(\d+) to (\d+) minutes", howto)[:2]
+    pages = int(re.search(r"minutes, and (\d+) for the pages", howto)[1])
+    assert part == parts[0] == re.search(r"takes (\d+) to (\d+) minutes", make).groups()
+    sums = [pages + sum(int(times[end]) for times in parts) for end in (0, 1)]
+    assert [int(minutes) for minutes in whole] == pytest.approx(sums, abs=1)
 
 
 def test_one_version():
