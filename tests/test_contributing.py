@@ -120,8 +120,10 @@ def test_every_package_is_of_a_version_for_the_oldest_python():
 
 def test_the_times_of_an_installation_and_a_first_book_are_the_same_everywhere():
     """In minutes: the whole is the sum of the environment, the chapters and the pages."""
-    readme, howto, make = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "book/howto.md", "Makefile"))
-    whole, part = (re.search(form, readme).groups() for form in (r"(\d+) to (\d+)\s+minutes", r"(\d+) to (\d+) of them"))
+    names = ("README.md", "book/howto.md", "Makefile")
+    readme, howto, make = ((ROOT / name).read_text(encoding="utf-8") for name in names)
+    whole = re.search(r"(\d+) to (\d+)\s+minutes", readme).groups()
+    part = re.search(r"(\d+) to (\d+) of them", readme).groups()
     parts = re.findall(r"(\d+) to (\d+) minutes", howto)[:2]
     pages = int(re.search(r"minutes, and (\d+) for the pages", howto)[1])
     assert part == parts[0] == re.search(r"takes (\d+) to (\d+) minutes", make).groups()
