@@ -316,7 +316,7 @@ def test_make_says_at_once_what_it_cannot_do(bare, tmp_path, words, message):
 def test_spelling_is_checked_in_sources_only_in_a_copy_without_git(tmp_path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     wrong = "re" + "cieve"  # put together here, where spelling is checked too
-    for name in ("_build/html/page.html", ".newest/x.md"):
+    for name in ("_build/html/page.html", ".newest/x.md", "mptlml.egg-info/x.md"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(wrong)
     check = [Path(sys.executable).with_name("typos")]
