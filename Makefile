@@ -90,7 +90,7 @@ pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without out
 	@$(BIN)/jupytext --quiet --to ipynb notebooks/*.md
 	@$(BIN)/nbstripout --extra-keys "metadata.language_info cell.metadata.execution" notebooks/*.ipynb
 
-lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): seconds
+lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
 	@$(BIN)/ruff check --quiet mptlml tests benchmarks book/_ext
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/typos

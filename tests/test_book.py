@@ -325,6 +325,14 @@ def test_spelling_is_checked_in_sources_only_in_a_copy_without_git(tmp_path):
     assert subprocess.run(check, cwd=tmp_path, check=False, capture_output=True).returncode == 2
 
 
+def test_a_browser_is_used_on_checking_machines_too(tmp_path):
+    (tmp_path / "test_it.py").write_text(f"def test_it(chromium):\n    assert chromium == {sys.executable!r}\n")
+    known = {"CI": "true", "CHROMIUM": sys.executable, "PYTHONPATH": str(ROOT / "tests")}
+    check = [sys.executable, "-m", "pytest", "-p", "conftest", tmp_path]
+    done = subprocess.run(check, cwd=tmp_path, env=os.environ | known, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout
+
+
 # What the chapters said --------------------------------------------------------------------------------------------
 
 CLAIM = {"id": "a", "chapter": "01_one", "kind": "exact", "place": "Table 1", "statement": "1 < 2, {value}.",
