@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 RUN := $(BIN)/python book/_ext
 # The site's stamp: it is newer than all that the pages are made from, and names the address that their buttons lead to.
 SITE := _build/.site-$(subst /,-,$(subst :,-,$(MPTLML_REPOSITORY)-$(MPTLML_BRANCH)))
-PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml -type f -not -path '*/__pycache__/*')
+PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml mptlml_book -type f -not -path '*/__pycache__/*')
 
 # What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.
 export OMP_NUM_THREADS := 1
@@ -92,7 +92,7 @@ pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without out
 	@$(BIN)/nbstripout --extra-keys "metadata.language_info cell.metadata.execution" notebooks/*.ipynb
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
-	@$(BIN)/ruff check --quiet mptlml tests benchmarks book/_ext
+	@$(BIN)/ruff check --quiet mptlml mptlml_book tests benchmarks book/_ext
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/typos
 	@$(BIN)/zizmor --quiet --offline .github

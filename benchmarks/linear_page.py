@@ -8,7 +8,7 @@ nats per image. It takes about two minutes.
 
 import numpy as np
 
-from mptlml.studies import linear_vae as study
+from mptlml_book.studies import linear_vae as study
 
 from .linear_runs import DATA, SEEDS
 from .results import write_results

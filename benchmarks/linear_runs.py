@@ -1,14 +1,14 @@
 """The long runs behind Chapter 8: python -m benchmarks linear_runs
 
-Trains the linear VAE by each objective of `mptlml.studies.linear_vae` for 1,000 passes over the training rows, on a
-finer grid than the page has time for, and writes book/data/linear_vae.csv, one line per run: the objective's mean over
-the first 20 steps, the log marginal likelihood of training and held-out images at the end in nats per image, the 15%
-objective there (of the same masks for all runs of one seed), what a run on fixed masks has gained on these masks, and
-the CPU seconds of the run. "optimum" continues the exact run by L-BFGS; "... from optimum" starts there, with small
+Trains the linear VAE by each objective of `mptlml_book.studies.linear_vae` for 1,000 passes over the training rows, on
+a finer grid than the page has time for, and writes book/data/linear_vae.csv, one line per run: the objective's mean
+over the first 20 steps, the log marginal likelihood of training and held-out images at the end in nats per image, the
+15% objective there (of the same masks for all runs of one seed), what a run on fixed masks has gained on these masks,
+and the CPU seconds of the run. "optimum" continues the exact run by L-BFGS; "... from optimum" starts there, with small
 steps on a still finer grid; "scripts" train as the authors' public scripts do. Two more lines start at the optimum, of
-the first seed alone: "15%, own optimum" is the maximum of the 15% objective on a fixed set of masks;
-"optimum, diagonal" has, in place of the log marginal likelihood, the ELBO of the best diagonal Gaussian posterior of
-each image, the plane of z turned so that this costs least. It takes some two hours of one core.
+the first seed alone: "15%, own optimum" is the maximum of the 15% objective on a fixed set of masks; "optimum,
+diagonal" has, in place of the log marginal likelihood, the ELBO of the best diagonal Gaussian posterior of each image,
+the plane of z turned so that this costs least. It takes some two hours of one core.
 """
 
 import sys
@@ -17,8 +17,8 @@ import time
 import numpy as np
 
 from mptlml.models import LinearVAE
-from mptlml.studies import linear_vae as study
-from mptlml.studies.linear_vae import LONG, OBJECTIVES, BinaryImages, maximise, maximise_at_15, train
+from mptlml_book.studies import linear_vae as study
+from mptlml_book.studies.linear_vae import LONG, OBJECTIVES, BinaryImages, maximise, maximise_at_15, train
 
 from .results import write_results
 

@@ -1,7 +1,7 @@
 """The long runs behind Chapter 13: python -m benchmarks real_network [repair | rates | longer | scores | guesses]
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
-`mptlml.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
+`mptlml_book.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
 book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate, nats per token
 (the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that follows.
 
@@ -28,10 +28,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from mptlml import random_orders, report
+from mptlml import random_orders
 from mptlml.draws import seeded
-from mptlml.models.text_curves import RateCurve, spaced_sizes
-from mptlml.studies import real_network as study
+from mptlml.text.text_curves import RateCurve, spaced_sizes
+from mptlml_book import report
+from mptlml_book.studies import real_network as study
 
 from .results import FOLDER, write_results
 

@@ -4,24 +4,21 @@ One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set 
 area under it is the log marginal likelihood (Moreno-Munoz, Recasens & Hauberg 2023, Proposition 1).
 
 The package itself holds what works on any such model: masks, the curve and its area, objectives, the training loop,
-the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`; what else the book's
-chapters need is in `mptlml.studies`, `mptlml.data` and `mptlml.report`. `import mptlml` needs torch, numpy, scipy and
-tqdm, and loads none of these subpackages.
+the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`, masked language
+models of others in `mptlml.text`. `import mptlml` needs torch, numpy, scipy and tqdm, and loads neither subpackage.
 """
 
 from . import objectives
 from .curve import Estimate, ScoreCurve
 from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .protocol import ConditionalModel, TractableModel, summarise
-from .schedules import best_steps, cosine_steps, equal_steps, schedule_cost, staircase
-from .score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
+from .score import chain_rule, estimate_area, exact_curve, mean_score, order_gap, order_spread, score_curve
 from .training import History, fit
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ConditionalModel", "Estimate", "History", "ScoreCurve", "TractableModel", "all_masks", "all_orders", "best_steps",
-    "chain_rule", "cosine_steps", "count_masks", "equal_steps", "estimate_area", "exact_curve", "fit", "mean_score",
-    "nested_masks", "objectives", "order_spread", "random_masks", "random_orders", "schedule_cost", "score_curve",
-    "staircase", "stratified_sizes", "summarise",
+    "ConditionalModel", "Estimate", "History", "ScoreCurve", "TractableModel", "all_masks", "all_orders", "chain_rule",
+    "count_masks", "estimate_area", "exact_curve", "fit", "mean_score", "nested_masks", "objectives", "order_gap",
+    "order_spread", "random_masks", "random_orders", "score_curve", "stratified_sizes", "summarise",
 ]

@@ -162,6 +162,15 @@ def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generat
     return chain_rule(model, x, orders).sum(-1).std(0)
 
 
+def order_gap(log_probs: Tensor) -> Tensor:
+    """log of the mixture over orders minus the mean over orders, nats per row [...], for chain-rule sums [Q, ...].
+
+    At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area bounds
+    the log-likelihood of the mixture over orders from below.
+    """
+    return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
+
+
 def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: int, share_masks: bool,
                 max_elements: int, generator: Generator) -> Tensor:
     """Each row's own score, nats per token [s, P, N], under P fresh masks for each of the sizes [s]."""

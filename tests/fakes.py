@@ -2,8 +2,8 @@
 
 import torch
 
-from mptlml.data.text import make_tokenizer
-from mptlml.models import MaskedLM
+from mptlml.text import MaskedLM
+from mptlml_book.data.text import make_tokenizer
 
 
 class Says:

@@ -135,7 +135,7 @@ def write_hub(folder, share=1.0, **size):
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
-    from mptlml.data.text import _python_reference, make_tokenizer
+    from mptlml_book.data.text import _python_reference, make_tokenizer
 
     folder, draw = Path(folder), random.Random(0)
     words = sorted({word for text in topics.values() for word in text.split() if word.isalpha()})

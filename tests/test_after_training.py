@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks import after_training as benchmark
 from mptlml import objectives
 from mptlml.models import MaskedTransformer
-from mptlml.studies import after_training as study
-from mptlml.studies.after_training import (
+from mptlml_book.studies import after_training as study
+from mptlml_book.studies.after_training import (
     DOMAINS,
     LABELLED,
     afterwards,
@@ -26,7 +26,7 @@ from mptlml.studies.after_training import (
     topic_posterior,
     with_one,
 )
-from mptlml.studies.known_language import NOUNS, VERBS, WORDS, language, pretrain
+from mptlml_book.studies.known_language import NOUNS, VERBS, WORDS, language, pretrain
 
 
 def small_net(generator, num_tokens=32):

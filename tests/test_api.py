@@ -12,15 +12,17 @@ import pytest
 from docutils.core import publish_doctree
 
 import mptlml
+import mptlml_book
 
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.md"))
 PUBLIC = {}  # {entry: class or function} of all modules
-for info in pkgutil.walk_packages(mptlml.__path__, "mptlml."):
-    for name, value in vars(importlib.import_module(info.name)).items():
-        own = getattr(value, "__module__", None) == info.name and not name.startswith("_")
-        if own and (inspect.isclass(value) or inspect.isfunction(value)):
-            PUBLIC[f"{info.name}.{name}"] = value
+for package in (mptlml, mptlml_book):
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        for name, value in vars(importlib.import_module(info.name)).items():
+            own = getattr(value, "__module__", None) == info.name and not name.startswith("_")
+            if own and (inspect.isclass(value) or inspect.isfunction(value)):
+                PUBLIC[f"{info.name}.{name}"] = value
 MARKS = ["x_j of |M| tokens, [*shape, D], a*b*c and W_R^T (x_R - mu_R)", "- no list", "1. no list either", "so::",
          ":param: no field", "a \\ b", "`code`s and `x_j`-s", "one\n\n    p(x) = |S|_j * 2\n\ntwo"]
 
@@ -44,7 +46,7 @@ def test_every_public_name_has_its_entry(page):
     entries = page(book_api.PAGE)
     ids = {tag["id"] for name in (book_api.PAGE, f"{book_api.PAGE}_book") for tag in page(name).select("[id]")}
     assert set(PUBLIC) - ids == set()
-    rooms = {"mptlml": mptlml, "mptlml.models": mptlml.models}
+    rooms = {"mptlml": mptlml, "mptlml.models": mptlml.models, "mptlml.text": mptlml.text}
     assert imports(entries) == {(room, name) for room, module in rooms.items() for name in module.__all__}
 
 

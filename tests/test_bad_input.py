@@ -13,10 +13,8 @@ from mptlml import (
     Estimate,
     all_masks,
     all_orders,
-    best_steps,
     chain_rule,
     count_masks,
-    equal_steps,
     estimate_area,
     exact_curve,
     fit,
@@ -25,12 +23,9 @@ from mptlml import (
     order_spread,
     random_masks,
     random_orders,
-    schedule_cost,
     score_curve,
-    staircase,
     stratified_sizes,
 )
-from mptlml.data.images import load_images
 from mptlml.models import (
     PPCA,
     BernoulliMixture,
@@ -46,9 +41,11 @@ from mptlml.models import (
 )
 from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import annealed_log_prob
-from mptlml.studies import deep_vae, linear_vae
-from mptlml.studies.masked_diffusion import unmask
-from mptlml.studies.scripts_data import scripts_rows
+from mptlml_book.data.images import load_images
+from mptlml_book.studies import deep_vae, linear_vae
+from mptlml_book.studies.masked_diffusion import unmask
+from mptlml_book.studies.schedules import best_steps, equal_steps, schedule_cost, staircase
+from mptlml_book.studies.scripts_data import scripts_rows
 
 NAN, INF = math.nan, math.inf
 GENERATOR = torch.Generator().manual_seed(0)

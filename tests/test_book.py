@@ -23,8 +23,8 @@ import psutil
 import pytest
 import yaml
 
-from mptlml.report.claims import KINDS, VERDICTS, claims
-from mptlml.report.records import MIME
+from mptlml_book.report.claims import KINDS, VERDICTS, claims
+from mptlml_book.report.records import MIME
 
 ROOT = Path(__file__).parents[1]
 
@@ -42,7 +42,7 @@ EDITS = {  # file: (what is put in place of what, the chapters that run)
     "mptlml/models/hmm.py": (None, {"01", "11", "12", "14"}),
     "mptlml/models/deep_vae.py": (None, {"09"}),
     "mptlml/models/__init__.py": (None, set()),
-    "mptlml/studies/linear_vae.py": (None, {"08"}),
+    "mptlml_book/studies/linear_vae.py": (None, {"08"}),
     "mptlml/score.py": (None, EVERY),
     "requirements.txt": (None, EVERY),
     "book/data/linear_vae.csv": (None, {"08"}),
@@ -61,7 +61,7 @@ def digests(root):
 def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path, monkeypatch):
     read = cache(book_digest.read_chapter)
     monkeypatch.setattr(book_digest, "read_chapter", lambda path: read(path, path.read_text()))  # each text once
-    for folder in ("mptlml", "book", "notebooks"):
+    for folder in ("mptlml", "mptlml_book", "book", "notebooks"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.ipynb"))
     shutil.copy(ROOT / "requirements.txt", tmp_path)
     before, found = digests(tmp_path), {}
@@ -78,14 +78,17 @@ def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path, monk
 @pytest.fixture
 def little_book(tmp_path, monkeypatch):
     """A project with a package, no chapters, and a reader who has no data."""
-    for folder in ("mptlml/data", "mptlml/inner", "book", "notebooks", "home"):
+    for folder in ("mptlml_book/data", "mptlml_book/studies", "mptlml/inner", "book", "notebooks", "home"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    for name, text in {"__init__": "from .inner import deep as low\n", "score": "one = 1\n", "data/__init__": "",
-                       "data/images": "three = 3\n", "data/text": "four = 4\n", "inner/deep": "two = 2\n",
-                       "inner/__init__": "from .deep import two\nfrom ..score import one\n"}.items():
-        (tmp_path / "mptlml" / f"{name}.py").write_text(text)
+    for name, text in {"mptlml/__init__": "from .inner import deep as low\n", "mptlml/score": "one = 1\n",
+                       "mptlml/inner/deep": "two = 2\n",
+                       "mptlml/inner/__init__": "from .deep import two\nfrom ..score import one\n",
+                       "mptlml_book/__init__": "", "mptlml_book/data/__init__": "", "mptlml_book/data/images": "",
+                       "mptlml_book/data/text": "", "mptlml_book/studies/__init__": "",
+                       "mptlml_book/studies/real_network": "from mptlml.score import one\n"}.items():
+        (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "book" / "claims.yml").write_text("[]\n")
     for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.delenv(name, raising=False)
@@ -104,6 +107,8 @@ def write_chapter(root, *cells, name="01_good"):
     ("import mptlml\nmptlml.low", ["mptlml.inner.deep"]),
     ("from mptlml import inner\ninner.two", ["mptlml.inner.deep"]),
     ("import mptlml.inner as i", ["mptlml.inner", "mptlml.inner.deep", "mptlml.score"]),
+    ("from mptlml_book.studies.real_network import one", ["mptlml.score"]),
+    ("from mptlml_book.studies import real_network", ["mptlml.score", "mptlml_book.studies.real_network"]),
 ])
 def test_names_are_followed_to_the_modules_that_define_them(little_book, code, modules):
     assert book_digest.Package(little_book).behind(code) == modules
@@ -115,7 +120,7 @@ def test_names_are_followed_to_the_modules_that_define_them(little_book, code, m
     ("text", "datasets/nyu-mll___glue/cola/train.arrow", "HF_HOME", ".cache/huggingface"),
 ])
 def test_the_digest_sees_the_data_at_hand_wherever_they_lie(little_book, monkeypatch, module, file, variable, folder):
-    reads = write_chapter(little_book, f"from mptlml.data import {module}")
+    reads = write_chapter(little_book, f"from mptlml_book.data import {module}")
     without = book_digest.digest(reads, little_book)
     place = little_book / "home" / folder / file
     place.parent.mkdir(parents=True)
@@ -264,7 +269,7 @@ def bare(tmp_path, monkeypatch):
         monkeypatch.delenv(name)
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    for name in ("mptlml", "notebooks", "book", ".venv/bin", "_build"):
+    for name in ("mptlml", "mptlml_book", "notebooks", "book", ".venv/bin", "_build"):
         (tmp_path / name).mkdir(parents=True)
     for name in ("_config.yml", "_toc.yml", "_build/records.json", ".venv/.ready"):
         (tmp_path / name).touch()

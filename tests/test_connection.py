@@ -12,9 +12,9 @@ import os, resource
 exec(open(os.environ["MIRROR"]).read())
 if most := os.environ.get("LARGEST_FILE"):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
-from mptlml.data.images import load_images
-from mptlml.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
-from mptlml.models import MaskedLM
+from mptlml_book.data.images import load_images
+from mptlml_book.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
+from mptlml.text import MaskedLM
 found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer(), load_images("mnist", 30)]
 for one in found:
     print(one.source, one.size, bool(one.note), sep="|")

@@ -11,7 +11,7 @@ from fakes import Says
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
 from mptlml.models.deep_vae import DeepVAE, NodeMixture, Recursive
 from mptlml.models.importance import Importance
-from mptlml.models.linear_vae import disc_rule
+from mptlml.models.quadrature import disc_rule
 from mptlml.testing import LAWS, Case, check_model
 
 BITS = (0.0, 1.0)

@@ -17,11 +17,10 @@ import torch
 import transformers
 from fakes import saved_network
 
-from mptlml import __main__ as command
 from mptlml import draws, random_orders
-from mptlml.models import MaskedLM, corpus_scores
-from mptlml.models.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
-from mptlml.models.text_curves import spaced_sizes
+from mptlml.text import MaskedLM, command, corpus_scores
+from mptlml.text.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
+from mptlml.text.text_curves import spaced_sizes
 
 WORDS = "the cat sat on the mat a dog ran".split()
 TEXTS = [" ".join(WORDS[k % 5: k % 5 + 3 + k % 4]) for k in range(2 * UNIT + 3)]

@@ -18,8 +18,8 @@ import torch
 import torchvision.datasets
 from sklearn.datasets import load_digits
 
-from mptlml.data import images as data
-from mptlml.data import probe
+from mptlml_book.data import images as data
+from mptlml_book.data import probe
 
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.uint8)
 LABELS = np.array([3, 1, 4, 1, 5], dtype=np.uint8)

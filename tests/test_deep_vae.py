@@ -8,8 +8,8 @@ import torch
 from mptlml.models import PPCA, Importance, NodeMixture, Recursive, disc_rule, importance
 from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import annealed_log_prob
-from mptlml.studies import deep_vae as study
-from mptlml.studies.deep_vae import SCHEMES, train
+from mptlml_book.studies import deep_vae as study
+from mptlml_book.studies.deep_vae import SCHEMES, train
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, activation="tanh", bend=2.0):

@@ -13,7 +13,7 @@ from fakes import Says
 from benchmarks import known_language as benchmark
 from mptlml import chain_rule, objectives, random_orders
 from mptlml.models import MaskedTransformer, Shortfall
-from mptlml.studies.known_language import (
+from mptlml_book.studies.known_language import (
     OBJECTIVES,
     along,
     carry_on,
@@ -151,7 +151,7 @@ def test_a_network_is_carried_on_in_a_copy():
 def test_a_kept_network_comes_back(tmp_path, monkeypatch):
     options = dict(seed=3, num_steps=2, learning_rate=1e-2, width=8, num_layers=1)
     net, seconds = kept(tmp_path / "networks", "15%, 80/10/10", **options)
-    monkeypatch.setattr("mptlml.studies.known_language.pretrain", None)  # nothing is trained again
+    monkeypatch.setattr("mptlml_book.studies.known_language.pretrain", None)  # nothing is trained again
     again, same = kept(tmp_path / "networks", "15%, 80/10/10", **options)
     assert same == seconds and torch.equal(net.embedding.weight, again.embedding.weight)
     with pytest.raises(TypeError):

@@ -12,10 +12,10 @@ from scipy.optimize import minimize
 from torch.nn.functional import softplus
 
 from mptlml import mean_score, score_curve
-from mptlml.data.images import train_and_held_out
-from mptlml.models.linear_vae import LinearVAE, disc_rule
-from mptlml.studies import linear_vae as study
-from mptlml.studies.linear_vae import (
+from mptlml.models import LinearVAE, disc_rule
+from mptlml_book.data.images import train_and_held_out
+from mptlml_book.studies import linear_vae as study
+from mptlml_book.studies.linear_vae import (
     OBJECTIVES,
     BinaryImages,
     masked_objective,

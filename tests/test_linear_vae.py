@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from mptlml import fit
-from mptlml.models import linear_vae
-from mptlml.models.linear_vae import LinearVAE, disc_rule, hermite_rule
-from mptlml.models.newton import climb
-from mptlml.studies import linear_vae as study
-from mptlml.studies.linear_vae import Encoder, NaturalGradient
+from mptlml.models import LinearVAE, disc_rule, hermite_rule, linear_vae
+from mptlml.numerics import climb
+from mptlml_book.studies import linear_vae as study
+from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
 
 
 def small(num_tokens=5, num_latents=1, rule=None):

@@ -10,8 +10,8 @@ import torch
 
 from mptlml import random_masks
 from mptlml.models import HiddenMarkovModel
-from mptlml.studies import masked_diffusion as study
-from mptlml.studies.masked_diffusion import log_prob_surest, unmask
+from mptlml_book.studies import masked_diffusion as study
+from mptlml_book.studies.masked_diffusion import log_prob_surest, unmask
 
 D, V, DRAWS = 4, 3, 40_000
 

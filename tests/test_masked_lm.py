@@ -9,11 +9,11 @@ import pytest
 import torch
 import transformers
 
-from mptlml import chain_rule, exact_curve, objectives, order_spread, random_masks, random_orders
-from mptlml.data.text import make_tokenizer
-from mptlml.models.masked_lm import MaskedLM
-from mptlml.models.text_curves import RATES, Corpus, RateCurve, order_gap, spaced_sizes, table2_area
+from mptlml import chain_rule, exact_curve, objectives, order_gap, order_spread, random_masks, random_orders
 from mptlml.testing import Case, check_model
+from mptlml.text.masked_lm import MaskedLM
+from mptlml.text.text_curves import RATES, Corpus, RateCurve, spaced_sizes, table2_area
+from mptlml_book.data.text import make_tokenizer
 
 TEXTS = ["the cat sat on the mat", "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
 SENTENCE = "the cat sat on the mat"

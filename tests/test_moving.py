@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from mptlml import exact_curve, report
+from mptlml import exact_curve
 from mptlml.models import PPCA, LinearVAE
-from mptlml.models.linear_vae import disc_rule
-from mptlml.report.figures import MOVING
-from mptlml.studies.known_language import WORDS, language
-from mptlml.studies.linear_vae import SCORING
+from mptlml.models.quadrature import disc_rule
+from mptlml_book.report.figures import MOVING
+from mptlml_book.studies import guessing
+from mptlml_book.studies.known_language import WORDS, language
+from mptlml_book.studies.linear_vae import SCORING
 
 ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "book" / "_static"
@@ -196,7 +197,7 @@ class Certain:
 def test_guesses_are_the_networks_own():
     truth, sizes = language(), [2, 16, 32]
     row = truth.sample(1, generator=torch.Generator().manual_seed(3))[0]
-    made = report.guesses({"one": Certain(4), "exact": truth}, row, WORDS, sizes, generator=torch.Generator())
+    made = guessing.guesses({"one": Certain(4), "exact": truth}, row, WORDS, sizes, generator=torch.Generator())
     assert [len(step["hidden"]) for step in made["steps"]] == sizes
     for before, after in zip(made["steps"], made["steps"][1:], strict=False):
         assert {*before["hidden"].tolist()} < {*after["hidden"].tolist()}
@@ -224,4 +225,4 @@ def test_guesses_refuses(change, problem):
     right = dict(networks={"one": Certain(4), "two": Certain(5)}, row=torch.zeros(32).long(), vocabulary=WORDS,
                  sizes=[3])
     with pytest.raises(ValueError, match=problem):
-        report.guesses(**right | change, generator=torch.Generator())
+        guessing.guesses(**right | change, generator=torch.Generator())

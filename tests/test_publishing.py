@@ -23,7 +23,7 @@ from book_notebook import Page, readable
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
-from mptlml.report.figures import picture
+from mptlml_book.report.figures import picture
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/some-one/some.book"
@@ -185,7 +185,7 @@ def test_a_published_notebook_installs_the_book_where_it_is_missing(published, t
     assert commands == []  # it is here
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     if not repository:
-        with pytest.raises(ModuleNotFoundError, match="mptlml is missing"):
+        with pytest.raises(ModuleNotFoundError, match="mptlml_book is missing"):
             exec(install, {})
         return
     exec(install, {})

@@ -9,10 +9,10 @@ import pytest
 import torch
 from transformers import BertConfig, BertTokenizer
 
-from mptlml import report
-from mptlml.models.masked_lm import MaskedLM
-from mptlml.models.text_curves import RateCurve, hidden_tokens
-from mptlml.studies import real_network as study
+from mptlml.text.masked_lm import MaskedLM
+from mptlml.text.text_curves import RateCurve, hidden_tokens
+from mptlml_book import report
+from mptlml_book.studies import real_network as study
 
 NEEDS = {name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
          for name in ("antiberty", "anarci")}

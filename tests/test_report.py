@@ -17,8 +17,9 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 
-from mptlml import Estimate, report
-from mptlml.report import chapter, claims, figures, records
+from mptlml import Estimate
+from mptlml_book import report
+from mptlml_book.report import chapter, claims, figures, records
 
 THREE = """
 - &one {id: a, chapter: 01_one, kind: before, place: Table 1, statement: "1 < 2 & so on.", paper: "1.5", unit: null,
@@ -205,7 +206,7 @@ def test_glue_keeps_plain_values(shown):
 
 
 def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(claims, "__file__", str(tmp_path / "elsewhere" / "mptlml" / "report" / "claims.py"))
+    monkeypatch.setattr(claims, "__file__", str(tmp_path / "elsewhere" / "mptlml_book" / "report" / "claims.py"))
     monkeypatch.chdir("book")
     assert report.stored("runs.csv") == tmp_path / "book" / "data" / "runs.csv" and "a" in claims.claims()
     (tmp_path / CLAIMS).unlink()

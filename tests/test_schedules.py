@@ -8,8 +8,9 @@ import oracles
 import pytest
 import torch
 
-from mptlml import best_steps, cosine_steps, equal_steps, exact_curve, schedule_cost, staircase
+from mptlml import exact_curve
 from mptlml.models import BernoulliMixture
+from mptlml_book.studies.schedules import best_steps, cosine_steps, equal_steps, schedule_cost, staircase
 
 
 def compositions(total):

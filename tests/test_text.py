@@ -9,9 +9,9 @@ import torch
 from fakes import saved_network
 from huggingface_hub import constants
 
-from mptlml.data import images, text
-from mptlml.models.masked_lm import MaskedLM
-from mptlml.models.text_curves import Corpus, RateCurve, TextCurve
+from mptlml.text.masked_lm import MaskedLM
+from mptlml.text.text_curves import Corpus, RateCurve, TextCurve
+from mptlml_book.data import images, text
 
 
 def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
@@ -93,10 +93,10 @@ def test_the_same_text_gives_the_same_tokenizer():
 
 
 @pytest.mark.parametrize(("extra", "missing", "call"), [
-    ("images", "sklearn.datasets", lambda: images.load_images("digits")),
-    ("images", "torchvision", lambda: images.load_images("mnist")),
-    ("text", "datasets", lambda: text.load_glue("ax")),
-    ("text", "tokenizers", lambda: text.make_tokenizer([], 60)),
+    ("book", "sklearn.datasets", lambda: images.load_images("digits")),
+    ("book", "torchvision", lambda: images.load_images("mnist")),
+    ("book", "datasets", lambda: text.load_glue("ax")),
+    ("book", "tokenizers", lambda: text.make_tokenizer([], 60)),
     ("text", "transformers", lambda: MaskedLM.from_pretrained("anything")),
 ])
 def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkeypatch):

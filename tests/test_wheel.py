@@ -1,4 +1,4 @@
-"""The package away from its book: what its wheel holds and imports; and which room may import which."""
+"""The library away from its book: what its wheel holds and imports; and which room may import which."""
 
 import ast
 import re
@@ -13,17 +13,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mptlml"
 
-# What a room may import of the package, besides itself.
+# What a room may import of our packages, besides itself.
+LIBRARY = {"mptlml", "mptlml.models", "mptlml.text"}
 ROOMS = {
-    "theorem": set(),
-    "models": {"theorem"},
-    "data": {"theorem"},
-    "report": {"theorem"},
-    "studies": {"theorem", "models", "data"},
-    "__main__.py": {"theorem", "models"},
+    "mptlml": set(),
+    "mptlml.models": {"mptlml"},
+    "mptlml.text": {"mptlml"},
+    "mptlml_book": set(),
+    "mptlml_book.data": {"mptlml"},
+    "mptlml_book.report": {"mptlml"},
+    "mptlml_book.studies": LIBRARY | {"mptlml_book.data"},
 }
+MODULES = sorted(path for package in ("mptlml", "mptlml_book") for path in (ROOT / package).rglob("*.py"))
 BOOK_ONLY = {"matplotlib", "transformers", "tokenizers", "datasets", "huggingface_hub", "torchvision", "sklearn",
-             "pandas", "IPython", "yaml", "book"}
+             "pandas", "IPython", "yaml", "mptlml_book"}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,8 @@ def unpacked(tmp_path_factory):
     copy, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("away")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    shutil.copytree(PACKAGE, copy / "mptlml", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("mptlml", "mptlml_book"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     python = [sys.executable, "-m"]
     subprocess.run([*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True)
     subprocess.run([*python, "twine", "check", "--strict", *(copy / "dist").iterdir()], check=True)
@@ -51,25 +55,30 @@ def test_the_wheel_holds_the_package_alone(unpacked):
     assert set(re.findall(r"^Requires-Dist: (\w+)$", told, re.MULTILINE)) == {"torch", "numpy", "scipy", "tqdm"}
 
 
-def test_the_library_needs_nothing_of_the_book(unpacked):
-    """Nor one room of it another, nor any room an extra before it is needed."""
-    rooms = ["mptlml", "mptlml.models", "mptlml.data.images, mptlml.data.text"]
-    code = "import sys; " + "; ".join(f"import {room}; print(mptlml.__file__, *sys.modules)" for room in rooms)
-    said = subprocess.check_output([sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True)
-    known = {"theorem"}
-    for line, new in zip(said.splitlines(), ("theorem", "models", "data"), strict=True):
-        file, *modules = line.split()
-        known |= {new}
+def test_importing_a_room_loads_no_other_and_no_optional_dependency(unpacked):
+    for room in sorted(LIBRARY):
+        code = f"import sys, {room}; print(mptlml.__file__, *sys.modules)"
+        said = subprocess.check_output([sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True)
+        file, *modules = said.split()
         assert file.startswith(str(unpacked)) and BOOK_ONLY & set(modules) == set()
-        assert {name for name in ROOMS if f"mptlml.{name}" in modules} <= known
+        assert ROOMS.keys() & set(modules) == {"mptlml", room}
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def room_of(module):
+    """The room of a module, by its name in dots."""
+    return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len, default=None)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_one_way(path):
-    text, parts = path.read_text(encoding="utf-8"), path.relative_to(PACKAGE).parts
-    assert not re.search(r"^\s*(from|import) mptlml", text, re.MULTILINE)
-    room = parts[0] if parts[0] in ROOMS else "theorem"
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and node.level == len(parts):
-            names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-            assert {name if name in ROOMS else "theorem" for name in names} <= ROOMS[room] | {room}, node.lineno
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    here = room_of(".".join(parts[:-1]))
+    if parts == ("mptlml", "__main__"):  # the command's other name
+        here = "mptlml.text"
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            base = [*parts[: len(parts) - node.level]] * bool(node.level) + [node.module] * bool(node.module)
+            names = [".".join([*base, alias.name]) for alias in node.names]
+        for name in names:
+            assert room_of(name) in {None, here, *ROOMS[here]}, f"line {node.lineno}: {name}"

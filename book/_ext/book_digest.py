@@ -1,18 +1,22 @@
-"""Name what the outputs of a chapter depend on: one digest per chapter, which changes exactly when it must run.
+"""Name what the outputs of a chapter depend on, in one digest per chapter: it runs again when that changes.
 
-It covers the chapter's code; the modules of `mptlml` that it imports, directly or not; the pinned requirements; the
-bands of its own claims and for which data they were set; the stored results that it names; and, where it imports
-`mptlml.data`, the data at hand. Text, captions, the wording of claims and all that makes pages of outputs run nothing.
+It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not; the pinned
+requirements and Python's version; the bands of its own claims and for which data they were set; the stored results that
+it names; and, where it imports what reads data or weights, those that are there. Text, captions, the wording of claims
+and all that makes pages of outputs run nothing.
 """
 
 import ast
 import hashlib
+import importlib.util
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
 import nbformat
 import yaml
+from IPython.core.inputtransformer2 import TransformerManager
 from myst_nb.core.read import read_myst_markdown_notebook
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,10 +52,10 @@ def imports(code: str, folder: tuple[str, ...] = ()) -> list[tuple[str, str]]:
 
 
 class Package:
-    """The code of `mptlml`, {module: text}, and where the names that some code imports from it are defined."""
+    """The code of our packages, {module: text}, and where the names that some code imports from them are defined."""
 
     def __init__(self, root: Path) -> None:
-        paths = {path: path.relative_to(root).with_suffix("").parts for path in root.glob("mptlml/**/*.py")}
+        paths = {path: path.relative_to(root).with_suffix("").parts for path in root.glob("mptlml*/**/*.py")}
         names = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
         self.code = {name: path.read_text(encoding="utf-8") for path, name in names.items()}
         self.folder = {name: paths[path][:-1] for path, name in names.items()}
@@ -92,26 +96,29 @@ def listing(folder: str | Path, *patterns: str) -> list[str]:
 
 
 def data_at_hand(modules: list[str]) -> list[str]:
-    """What the loaders among the modules will find, and the model that chapter 10 is pointed at."""
+    """What the loaders among the modules will find, and the network that MPTLML_MASKED_LM names."""
     found, said = [], os.environ.get
     cached = Path.home() / ".cache"
-    if "mptlml.data.images" in modules:
+    if "mptlml_book.data.images" in modules:
         found += listing(said("MPTLML_DATA") or cached / "mptlml", "MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
-    if "mptlml.data.text" in modules:
+    if "mptlml_book.data.text" in modules:
         home = Path(said("HF_HOME") or cached / "huggingface")
         found += listing(said("HF_HUB_CACHE") or home / "hub", "models--google-bert--*/snapshots/**/*")
         found += listing(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow")
-        found += [said("MPTLML_MASKED_LM", "")]
+        name = said("MPTLML_MASKED_LM", "")
+        found += [name, *(listing(name, "**/*") if name else [])]
+    if "mptlml_book.studies.real_network" in modules:
+        found += [name for name in ("antiberty", "anarci") if importlib.util.find_spec(name)]
     return found
 
 
 def digest(path: Path, root: Path = ROOT) -> str:
     """Hexadecimal digits for the sources behind a chapter, a hyphen, and digits for the data at hand."""
     package, cells = Package(root), code_cells(read_chapter(path))
-    code = "\n".join(cell.source for cell in cells)
+    code = "\n".join(TransformerManager().transform_cell(cell.source) for cell in cells)  # %magic and !command too
     modules = package.behind(code)
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
-    sources = [cell.source for cell in cells]
+    sources = [code, str(sys.version_info[:2])]
     sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
     sources += [f"{name}\0{package.code[name]}" for name in modules]
     known = root / "book" / "data_sets.yml"

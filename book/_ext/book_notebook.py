@@ -20,8 +20,8 @@ from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 from pybtex.database import parse_file
 
-from mptlml.report.claims import number
-from mptlml.report.records import MIME, NAMED
+from mptlml_book.report.claims import number
+from mptlml_book.report.records import MIME, NAMED
 
 LINK = re.compile(r"\[([^\]]+)\]\((#?[\w./-]+)\)")
 ROLE = re.compile(r"\{([a-z:]+)\}`([^`]+)`")

@@ -21,8 +21,8 @@ import nbformat
 import yaml
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
-from mptlml.report.claims import claims, how, statement, value_text, verdict
-from mptlml.report.records import MIME
+from mptlml_book.report.claims import claims, how, statement, value_text, verdict
+from mptlml_book.report.records import MIME
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
 

@@ -15,7 +15,7 @@ from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
-MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml.report.moving writes it
+MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml_book.report.moving writes it
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
     ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',

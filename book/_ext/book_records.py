@@ -30,9 +30,9 @@ from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from mptlml.report.chapter import MOST_MEGABYTES
-from mptlml.report.claims import KINDS, NOT_RUN, OTHER_DATA, VERDICTS, band_text, with_unit
-from mptlml.report.records import MIME
+from mptlml_book.report.chapter import MOST_MEGABYTES
+from mptlml_book.report.claims import KINDS, NOT_RUN, OTHER_DATA, VERDICTS, band_text, with_unit
+from mptlml_book.report.records import MIME
 
 logger = logging.getLogger(__name__)
 HERE = Path(__file__).parent

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 REPOSITORY, BRANCH = "", ""
-if importlib.util.find_spec("mptlml") is None:
+if importlib.util.find_spec("mptlml_book") is None:
     if not REPOSITORY:
-        raise ModuleNotFoundError('mptlml is missing. In a copy of its repository run: pip install -e ".[book]"')
+        raise ModuleNotFoundError('mptlml_book is missing. In a copy of its repository run: pip install -e ".[book]"')
     folder = os.path.abspath("mptlml-book")
     if not os.path.isdir(folder):
         subprocess.run(["git", "clone", "--depth", "1", "--branch", BRANCH, REPOSITORY, folder], check=True)

@@ -1,7 +1,7 @@
 /* Slide the share of hidden words of one sentence: what two networks guess in their places.
  * data: unit ("word"); vocabulary [V]; names [2] of the networks, short; row [D], places in the vocabulary; steps, one
  * for each share: {hidden [m], guesses [2][m][T], the most probable words, chances [2][m][T], and scores [2][m],
- * log p(x_j | x_R) of the true words}, nats. As mptlml.report.guesses gives it. */
+ * log p(x_j | x_R) of the true words}, nats. As mptlml_book.report.guesses gives it. */
 (() => {
   "use strict";
   const { number, sum } = Moving;

@@ -1,6 +1,6 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
- * mptlml.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
+ * mptlml_book.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
  *                               script[type="application/json"] (the numbers).
  * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
  *                               draw(), which is called after every change.

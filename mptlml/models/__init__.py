@@ -8,12 +8,12 @@ answer for a `deep_vae.DeepVAE`, which is a network, not a model: it has no cond
 from .deep_vae import NodeMixture, Recursive
 from .hmm import HiddenMarkovModel
 from .importance import Importance
-from .linear_vae import LinearVAE, Rule, disc_rule, hermite_rule
-from .masked_lm import MaskedLM
+from .linear_vae import LinearVAE
 from .mixture import BernoulliMixture
 from .ppca import PPCA, SecondMoment
+from .quadrature import Rule, disc_rule, hermite_rule
 from .shortfall import Shortfall
 from .transformer import MaskedTransformer
 
-__all__ = ["PPCA", "BernoulliMixture", "HiddenMarkovModel", "Importance", "LinearVAE", "MaskedLM", "MaskedTransformer",
+__all__ = ["PPCA", "BernoulliMixture", "HiddenMarkovModel", "Importance", "LinearVAE", "MaskedTransformer",
            "NodeMixture", "Recursive", "Rule", "SecondMoment", "Shortfall", "disc_rule", "hermite_rule"]

@@ -19,10 +19,9 @@ from torch.nn.functional import softplus
 
 from ..checks import check_choice, check_count, check_finite, check_shapes
 from ..draws import randn
+from ..numerics import LOG_2PI, climb, covariance_root
 from ..protocol import all_observed
-from .linear_vae import Rule
-from .newton import climb, covariance_root
-from .ppca import LOG_2PI
+from .quadrature import Rule
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 

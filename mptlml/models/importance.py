@@ -15,9 +15,8 @@ from torch import Generator, Tensor
 
 from ..checks import check_choice, check_count
 from ..draws import multinomial, rand, randn
-from .blocks import blocks
+from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
-from .ppca import LOG_2PI
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
 NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; how many to climb from

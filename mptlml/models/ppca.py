@@ -18,9 +18,9 @@ from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_rows, check_shapes
 from ..draws import randn
+from ..numerics import LOG_2PI
 from ..protocol import all_observed
 
-LOG_2PI = math.log(2 * math.pi)
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
 ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row may lose, and that a mean of rows may
 

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ..checks import check_shapes
+from ..numerics import blocks
 from ..protocol import VocabularyModel
-from .blocks import blocks
 
 BLOCK = 2048  # rows per call
 

@@ -12,8 +12,8 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 
 from ..checks import check_count, check_shapes, check_vocabulary
+from ..numerics import blocks
 from ..protocol import at_masked
-from .blocks import blocks
 
 BLOCK = 256  # rows per forward pass where no gradient is needed, to keep memory small
 

@@ -11,7 +11,8 @@ from typing import Any, SupportsFloat
 
 import yaml
 
-from ..checks import check_count
+from mptlml.checks import check_count
+
 from . import records
 from .records import emit
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .checks import check_count
+from mptlml.checks import check_count
 
 
 def equal_steps(num_tokens: int, num_steps: int) -> list[int]:

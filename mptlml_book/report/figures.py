@@ -20,7 +20,8 @@ from matplotlib_inline.backend_inline import set_matplotlib_formats
 from scipy.optimize import isotonic_regression
 from scour import scour
 
-from ..curve import Estimate
+from mptlml.curve import Estimate
+
 from . import records
 from .claims import number, value_text
 

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from tqdm import TqdmWarning
 
-from ..extras import needs
+from mptlml.extras import needs
+
 from . import digest_of
 from .probe import is_reachable, quiet_network
 
@@ -92,7 +93,7 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
 
 def load_bert_tokenizer() -> Tokenizer:
     """BERT-base's tokenizer of 30,522 tokens; with a note where one made from the Python reference stands in."""
-    with needs("text"):
+    with needs("book"):
         from transformers import AutoTokenizer
     found = from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
     if found is not None:
@@ -104,7 +105,7 @@ def load_bert_tokenizer() -> Tokenizer:
 
 def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> Any:
     """A lower-case WordPiece tokenizer, as BERT's, trained on texts; `fill` adds unused tokens up to `vocab_size`."""
-    with needs("text"):
+    with needs("book"):
         from tokenizers import BertWordPieceTokenizer
         from tokenizers.processors import BertProcessing
         from transformers import PreTrainedTokenizerFast
@@ -132,7 +133,7 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
     None where neither has it whole, whatever `load` raises; a hub that failed once is not asked again. If `name` is a
     folder, that alone is read, and what `load` raises is raised. Nothing is printed on a page meanwhile.
     """
-    with needs("text"):  # before stderr is redirected: these libraries log to the stderr of their import
+    with needs("book"):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401
         import transformers  # noqa: F401
     if os.path.isdir(name):
@@ -150,7 +151,7 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
 
 
 def _load_dataset(name: str, split: str) -> Any:
-    with needs("text"):
+    with needs("book"):
         import datasets
     try:
         return datasets.load_dataset("nyu-mll/glue", name, split=split)

@@ -19,14 +19,15 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from .. import draws, objectives
-from ..checks import check_choice
+from mptlml import draws, objectives
+from mptlml.checks import check_choice
+from mptlml.extras import needs
+from mptlml.text.masked_lm import MaskedLM
+from mptlml.text.text_curves import RateCurve
+from mptlml.training import History, fit
+
 from ..data import digest_of
 from ..data.text import from_hub, load_glue, make_tokenizer
-from ..extras import needs
-from ..models.masked_lm import MaskedLM
-from ..models.text_curves import RateCurve
-from ..training import History, fit
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 CHAINS = "HKL"  # heavy, and the two kinds of light chain

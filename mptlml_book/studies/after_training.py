@@ -11,17 +11,17 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
-from .. import draws
-from ..checks import check_choice, check_count
-from ..masks import random_orders
-from ..models.hmm import HiddenMarkovModel
-from ..models.newton import climb
-from ..models.shortfall import Shortfall
-from ..models.text_curves import order_gap
-from ..models.transformer import MaskedTransformer
-from ..protocol import all_observed
-from ..score import chain_rule, score_curve
-from ..training import fit
+from mptlml import draws
+from mptlml.checks import check_choice, check_count
+from mptlml.masks import random_orders
+from mptlml.models.hmm import HiddenMarkovModel
+from mptlml.models.shortfall import Shortfall
+from mptlml.models.transformer import MaskedTransformer
+from mptlml.numerics import climb
+from mptlml.protocol import all_observed
+from mptlml.score import chain_rule, order_gap, score_curve
+from mptlml.training import fit
+
 from .known_language import BATCH, NOUNS, SCHEMES, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4

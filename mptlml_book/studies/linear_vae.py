@@ -16,14 +16,15 @@ from scipy.optimize import minimize
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from ..checks import check_binary, check_choice, check_count
+from mptlml.checks import check_binary, check_choice, check_count
+from mptlml.draws import rand, randn, randperm
+from mptlml.masks import random_masks
+from mptlml.models import LinearVAE, Rule, disc_rule, hermite_rule
+from mptlml.protocol import all_observed
+from mptlml.training import History, fit
+
 from ..data import digest_of
 from ..data.images import train_and_held_out
-from ..draws import rand, randn, randperm
-from ..masks import random_masks
-from ..models.linear_vae import LinearVAE, Rule, disc_rule, hermite_rule
-from ..protocol import all_observed
-from ..training import History, fit
 
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate

@@ -1,16 +1,27 @@
-"""Newton's method with steps that never lower the function, row by row: for peaks of p(z | x_R) and classifiers."""
+"""What several models compute with: rows in blocks, and Newton's method row by row, for peaks of p(z | x_R)."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
+LOG_2PI = math.log(2 * math.pi)
 HALVINGS = 8  # of a step that lowers the function, before it is dropped
+
+
+def blocks(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows and masks [n, D], at most `size` at a time, of x and observed [..., D], which have the same shape.
+
+    What a model computes for each row and node, draw or word takes more memory than the rows.
+    """
+    rows, masks = (tensor.reshape(-1, tensor.shape[-1]).split(size) for tensor in (x, observed))
+    return zip(rows, masks, strict=True)
 
 
 def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
           start: Tensor, *, num_steps: int, tolerance: float, slack: float = 0.0) -> Tensor:
-    """A peak of height(z) [...] near the start z [..., K], for each row: [..., K].
+    """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
     slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite matrix in
     its place. Each step is their quotient, halved until the height rises; if HALVINGS do not suffice, it is not taken.

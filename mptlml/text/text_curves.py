@@ -187,15 +187,6 @@ def table2_area(curve: RateCurve) -> Estimate:
     return curve.weighted(512 * 0.01 * weights[:, None])
 
 
-def order_gap(log_probs: Tensor) -> Tensor:
-    """log of the mixture over orders minus the mean over orders, nats per row [...], for chain-rule sums [Q, ...].
-
-    At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area bounds
-    the log-likelihood of the mixture over orders from below.
-    """
-    return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
-
-
 def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
     """Standard error of the length-weighted mean of rows [N], the rows being a sample; NaN for one row."""
     if len(rows) < 2:

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .. import objectives
-from ..checks import check_choice, check_count
+from mptlml import objectives
+from mptlml.checks import check_choice, check_count
+from mptlml.draws import randperm
+from mptlml.models.deep_vae import DeepVAE, Recursive
+from mptlml.models.importance import Importance
+from mptlml.training import History, fit
+
 from ..data.images import Images, train_and_held_out
-from ..draws import randperm
-from ..models.deep_vae import DeepVAE, Recursive
-from ..models.importance import Importance
-from ..training import History, fit
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of these for its figure

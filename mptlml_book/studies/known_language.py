@@ -15,16 +15,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .. import draws, objectives
-from ..checks import check_choice
-from ..masks import nested_masks, random_masks, random_orders, spread_places
-from ..models.hmm import HiddenMarkovModel
-from ..models.shortfall import Shortfall
-from ..models.text_curves import order_gap
-from ..models.transformer import MaskedTransformer
-from ..protocol import ConditionalModel, VocabularyModel, answers
-from ..score import chain_rule, mean_score, score_curve
-from ..training import History, fit
+from mptlml import draws, objectives
+from mptlml.checks import check_choice
+from mptlml.masks import nested_masks, random_masks, random_orders, spread_places
+from mptlml.models.hmm import HiddenMarkovModel
+from mptlml.models.shortfall import Shortfall
+from mptlml.models.transformer import MaskedTransformer
+from mptlml.protocol import ConditionalModel, VocabularyModel, answers
+from mptlml.score import chain_rule, mean_score, order_gap, score_curve
+from mptlml.training import History, fit
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
 NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # three for each topic

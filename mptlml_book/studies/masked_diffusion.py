@@ -13,11 +13,11 @@ import torch
 from scipy.stats import binom
 from torch import Generator, Tensor
 
-from .. import draws
-from ..checks import check_choice, check_count
-from ..masks import random_orders
-from ..protocol import ConditionalModel, VocabularyModel, answers
-from ..score import score_curve
+from mptlml import draws
+from mptlml.checks import check_choice, check_count
+from mptlml.masks import random_orders
+from mptlml.protocol import ConditionalModel, VocabularyModel, answers
+from mptlml.score import score_curve
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
 LLADA_BATCH = 16  # LLaDA's script spreads its sizes over batches of this many passes

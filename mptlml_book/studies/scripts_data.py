@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ..checks import check_count
+from mptlml.checks import check_count
 
 SCRIPTS_PRECISION = 5  # beta of the scripts, sigma_0^2 = 1 / beta
 

@@ -21,11 +21,10 @@ from .figures import (
     moving,
     table,
 )
-from .guessing import guesses
 from .records import figure_data, glue
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PAPER", "PURPLE", "RED", "SKY", "TRUTH", "ClaimError", "bracket", "claim",
-    "closing", "data_used", "expect", "figure_data", "free_memory", "glue", "glue_figure", "guesses", "label_lines",
+    "closing", "data_used", "expect", "figure_data", "free_memory", "glue", "glue_figure", "label_lines",
     "moving", "not_run", "start", "stored", "table",
 ]

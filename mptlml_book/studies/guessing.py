@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from ..checks import Sizes, check_sizes
-from ..masks import random_orders
-from ..protocol import VocabularyModel
+from mptlml.checks import Sizes, check_sizes
+from mptlml.masks import random_orders
+from mptlml.protocol import VocabularyModel
 
 
 def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Sequence[str], sizes: Sizes, *,

@@ -16,8 +16,9 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from ..checks import check_choice, check_count
-from ..extras import needs
+from mptlml.checks import check_choice, check_count
+from mptlml.extras import needs
+
 from . import digest_of
 from .probe import is_reachable, quiet_network
 
@@ -94,7 +95,7 @@ def train_and_held_out(name: str) -> tuple[Images, Images]:
 
 
 def _digits() -> Images:
-    with needs("images"):
+    with needs("book"):
         from sklearn.datasets import load_digits
     bunch = load_digits()
     return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits")
@@ -102,7 +103,7 @@ def _digits() -> Images:
 
 def _torchvision(name: str) -> Any:
     """The class of a data set in torchvision."""
-    with needs("images"):
+    with needs("book"):
         from torchvision import datasets  # slow to import: only where it is needed
     return getattr(datasets, DATASETS[name])
 
