@@ -12,6 +12,7 @@ import transformers
 from mptlml import chain_rule, exact_curve, objectives, order_gap, order_spread, random_masks, random_orders
 from mptlml.testing import Case, check_model
 from mptlml.text.masked_lm import MaskedLM
+from mptlml.text.passes import Rows
 from mptlml.text.text_curves import RATES, Corpus, RateCurve, spaced_sizes, table2_area
 from mptlml_book.data.text import make_tokenizer
 
@@ -113,18 +114,21 @@ def test_no_pass_is_larger_than_allowed_and_the_head_answers_where_it_is_asked()
     assert sum(answers) == sum(len(lm.encode(text)) for text in TEXTS)
 
 
-def test_masks_are_made_when_their_turn_comes(bert):
-    """A long row goes through a few masks at a time; a short one shares its pass with the next."""
-    asked = []
+def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
+    """A long text goes through a few rows at a time; the last of a short one share their pass with the next text's."""
+    made, passes = [], []
 
-    def look(i, start, stop):
-        asked.append((i, start, stop))
-        hide = torch.ones(stop - start, (1, 8)[i], dtype=torch.bool)
-        return torch.full(hide.shape, 7), torch.full(hide.shape, TOKENIZER.mask_token_id), hide
+    def rows(i):
+        made.append(i)
+        hidden = torch.ones((34, 20)[i], (1, 8)[i], dtype=torch.bool)
+        return Rows.hiding(torch.full((hidden.shape[1],), 7), hidden, TOKENIZER.mask_token_id)
 
-    rows = bert._answers([1, 8], [34, 20], look)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
-    assert next(rows)[0] == 0 and asked == [(0, 0, 33), (0, 33, 34), (1, 0, 9)]
-    assert next(rows)[1].shape == (160,) and asked[3:] == [(1, 9, 19), (1, 19, 20)]
+    heard = bert.model.get_input_embeddings().register_forward_hook(
+        lambda module, given, out: passes.append(len(given[0])))
+    found = bert.answers([1, 8], [34, 20], rows)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
+    assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
+    heard.remove()
 
 
 def test_the_laws(bert):
@@ -254,22 +258,15 @@ def test_rate_curve_weighs_rows_by_their_length():
 
 
 @pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
-def test_a_corpus_in_parts_is_the_corpus(bert, corruption):
-    """Split, scored apart in any order and joined: bit by bit where the passes are the same, else up to rounding."""
-    def curve(corpus, batch_tokens=8):  # a pass takes one mask
-        return tiny("BERT", batch_tokens).rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption,
-                                                     generator=torch.Generator().manual_seed(5))
+def test_batches_change_nothing(bert, corruption):
+    def scores(batch_tokens):
+        lm, g = tiny("BERT", batch_tokens), torch.Generator().manual_seed(5)
+        return lm.rate_curve(lm.sentences(TEXTS), [0.3, 0.9], num_masks=4, corruption=corruption, generator=g).scores
 
-    corpus = bert.sentences(TEXTS)
-    whole, parts = curve(corpus), corpus.split(2)
-    assert [len(part.rows) for part in parts] == [2, 2, 1] and parts[1].split(1)[1].first == 3
-    again = RateCurve.joined([curve(part) for part in reversed(parts)][::-1])
-    for name in ("rates", "scores", "lengths"):
-        assert np.array_equal(getattr(again, name), getattr(whole, name)), name
-    assert again.num_words == pytest.approx(whole.num_words)
-    assert len({tuple(row) for row in whole.scores.T}) == 5  # each row drew its own
+    one_by_one = scores(8)
+    assert len({tuple(row) for row in one_by_one.T}) == 5  # each row drew its own
     for batch_tokens in (40, 1024):  # several texts in a pass, and all
-        np.testing.assert_allclose(curve(corpus, batch_tokens).scores, whole.scores, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(scores(batch_tokens), one_by_one, rtol=0, atol=1e-12)
 
 
 def test_rate_curve_scores_what_it_says(bert, generator):
@@ -302,9 +299,9 @@ def test_blocks_run_texts_together(bert):
     flat = [token for text in TEXTS for token in bert.encode(text).tolist()]
     cut = len(flat) // 5 * 5
     assert torch.cat(corpus.rows).tolist() == flat[:cut]
-    assert corpus.num_words == pytest.approx(sum(len(text.split()) for text in TEXTS) * cut / len(flat))
+    assert sum(corpus.num_words) == pytest.approx(sum(len(text.split()) for text in TEXTS) * cut / len(flat))
     assert len(bert.blocks(TEXTS, 5, 3).rows) == 3
-    assert bert.blocks([SENTENCE, "cat."], len(bert.encode(SENTENCE)), 1).num_words == 6  # the second is not needed
+    assert bert.blocks([SENTENCE, "cat."], len(bert.encode(SENTENCE)), 1).num_words == [6]  # the second is not needed
 
 
 @pytest.mark.parametrize(("corruption", "masked", "any_word"), [("mask", 1.0, 0.0), ("80/10/10", 0.8, 0.1)])
@@ -541,12 +538,9 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
     (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text, got str"),
     (lambda lm, g: lm.curves((text for text in TEXTS), generator=g), "list of at least one text, got generator"),
     (lambda lm, g: lm.sentences([]), "list of at least one text, got list"),
-    (lambda lm, g: Corpus([], 0), "a corpus needs at least one row"),
+    (lambda lm, g: Corpus([], []), "a corpus needs at least one row"),
     (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
     (lambda lm, g: lm.curves(TEXTS, num_masks=0, generator=g), "num_masks must be a whole number"),
-    (lambda lm, g: lm.sentences(TEXTS).split(0), "num_rows must be a whole number"),
-    (lambda lm, g: RateCurve.joined([]), "0 curves to join"),
-    (lambda lm, g: RateCurve.joined([curve_of([[-1.0]], [rate], [5]) for rate in (0.5, 0.6)]), "at the same rates"),
     (lambda lm, g: lm.blocks(["the cat", "50 % of it"], 2), "does not know .50., token 1 of 4"),
     (lambda lm, g: lm.at_length(1).conditional_log_prob(torch.ones(1).bfloat16(), torch.tensor([False])), "be int64"),
     (lambda lm, g: lm.blocks(TEXTS, 5, 99), "do not make 99 blocks of 5"),

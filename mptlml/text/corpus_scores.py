@@ -27,7 +27,7 @@ from .. import draws
 from ..checks import check_count
 from ..masks import random_orders
 from .masked_lm import MaskedLM
-from .text_curves import spaced_sizes
+from .text_curves import Corpus, spaced_sizes
 
 UNIT = 16  # texts
 KEYS = {"text", "begins", "digest", "tokens", "area", "area_error", "quadrature_error", "pseudo_log_likelihood",
@@ -51,7 +51,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
     exists where neither is said, lines of other settings, texts, tokenizers or weights.
     """
     own = file_of_part(path, part, parts, resume=resume, overwrite=overwrite)
-    ids = _encoded(lm, texts, numbers)
+    corpus = _encoded(lm, texts, numbers)
     numbers = range(len(texts)) if numbers is None else numbers
     for count, name, least in ((num_sizes, "num_sizes", 2), (num_masks, "num_masks", 1), (num_orders, "num_orders", 0)):
         check_count(count, name, at_least=least)
@@ -61,7 +61,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
                     model=lm.model.config.name_or_path, weights=_weights(lm.model), dtype=str(lm.dtype),
                     device=lm.device.type, batch_tokens=lm.batch_tokens)
     heads = [dict(text=number, begins=text[:40], digest=_digest(lm, text, own_ids))
-             for number, text, own_ids in zip(numbers, texts, ids, strict=True)]
+             for number, text, own_ids in zip(numbers, texts, corpus.rows, strict=True)]
     units = [range(start, min(start + UNIT, len(texts))) for start in range(0, len(texts), UNIT)][part::parts]
     a_part = re.compile(re.escape(path.stem) + r"\.\d+-of-\d+" + re.escape(path.suffix))
     found: dict[int, str] = {}
@@ -72,7 +72,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
     with tqdm(total=sum(map(len, units)), desc="texts", disable=None) as bar:
         for unit in units:
             if unit[0] not in done:
-                new = _score(lm, texts, heads, unit, num_sizes, num_masks, num_orders, seed)
+                new = _score(lm, corpus, heads, unit, num_sizes, num_masks, num_orders, seed)
                 done |= new
                 if begun:
                     with own.open("a", encoding="utf-8") as file:
@@ -99,8 +99,8 @@ def file_of_part(path: Path, part: int, parts: int, *, resume: bool, overwrite: 
     return own
 
 
-def _encoded(lm: MaskedLM, texts: Sequence[str], numbers: Sequence[int] | None) -> list[Tensor]:
-    """The token ids of each text. Raises ValueError: it names the first text that cannot be scored, and counts them."""
+def _encoded(lm: MaskedLM, texts: Sequence[str], numbers: Sequence[int] | None) -> Corpus:
+    """The texts as token ids. Raises ValueError: it names the first text that cannot be scored, and counts them."""
     if numbers is None:
         name, numbers = "text", range(len(texts))
     else:
@@ -116,21 +116,21 @@ def _encoded(lm: MaskedLM, texts: Sequence[str], numbers: Sequence[int] | None) 
     if wrong or not texts:
         more = f" ({len(wrong) - 1} more of {len(texts)} cannot be scored)" if len(wrong) > 1 else ""
         raise ValueError(wrong[0] + more if wrong else "there are no texts to score")
-    return ids
+    return Corpus(ids, [len(text.split()) for text in texts])
 
 
-def _score(lm: MaskedLM, texts: Sequence[str], heads: Sequence[dict[str, Any]], unit: Sequence[int], num_sizes: int,
+def _score(lm: MaskedLM, corpus: Corpus, heads: Sequence[dict[str, Any]], unit: Sequence[int], num_sizes: int,
            num_masks: int, num_orders: int, seed: int) -> dict[int, str]:
     """The lines of a unit's texts, by their places."""
-    some = [texts[place] for place in unit]
+    some = Corpus([corpus.rows[place] for place in unit], [corpus.num_words[place] for place in unit])
     curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks,
                        generator=draws.seeded(seed, unit[0]))
     lines = {}
-    for place, text, curve, pseudo in zip(unit, some, curves, lm.pseudo_log_likelihood(some).tolist(), strict=True):
+    for place, ids, curve, pseudo in zip(unit, some.rows, curves, lm.pseudo_log_likelihood(some).tolist(), strict=True):
         area, spread = curve.area(), None
         if num_orders:
             orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, place))
-            spread = float(lm.chain_rule(text, orders).sum(-1).std())
+            spread = float(lm.chain_rule(ids, orders).sum(-1).std())
         if not (math.isfinite(area.mean) and math.isfinite(pseudo)):
             raise ValueError(f"the model has no finite score for text number {heads[place]['text']}")
         lines[place] = json.dumps(dict(

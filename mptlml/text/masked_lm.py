@@ -8,7 +8,6 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..checks import Sizes, check_choice, check_count, check_rate, check_shapes,
 from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
-from .passes import NO_TOKEN, Look, Passes, Read, log_prob_of
+from .passes import NO_TOKEN, Passes, Rows
 from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
@@ -92,7 +91,7 @@ class MaskedLM(Passes):
         """A Corpus whose rows are the texts, one each. Raises ValueError as `encode`, or for no text at all."""
         if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
             raise ValueError(f"give a list of at least one text, got {type(texts).__name__} {str(texts)[:40]!r}")
-        return Corpus([self.encode(text) for text in texts], sum(len(text.split()) for text in texts))
+        return Corpus([self.encode(text) for text in texts], [len(text.split()) for text in texts])
 
     def blocks(self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
@@ -113,7 +112,7 @@ class MaskedLM(Passes):
         if count < (num_blocks or 1):
             raise ValueError(f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}")
         rows = torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)
-        return Corpus(list(rows), words * count * num_tokens / len(ids))
+        return Corpus(list(rows), [words * num_tokens / len(ids)] * count)
 
     def _ids(self, text: str) -> list[int]:
         """The ids of a text's own tokens. Raises ValueError: special or unknown tokens among them."""
@@ -139,8 +138,8 @@ class MaskedLM(Passes):
         return self.curves([text], sizes, num_masks=num_masks, share_masks=True, generator=generator)[0]
 
     @torch.no_grad()
-    def curves(self, texts: Sequence[str], sizes: Sizes | Callable[[int], Sizes] | None = None, *, num_masks: int = 1,
-               share_masks: bool = False, generator: Generator) -> list[TextCurve]:
+    def curves(self, texts: Sequence[str] | Corpus, sizes: Sizes | Callable[[int], Sizes] | None = None, *,
+               num_masks: int = 1, share_masks: bool = False, generator: Generator) -> list[TextCurve]:
         """The MPT curve of each text.
 
         sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). share_masks:
@@ -148,43 +147,38 @@ class MaskedLM(Passes):
         independent, and the error of a mean over texts does not follow from them. Masks follow from the generator, a
         text's length and, where each text has its own, its place in the list; other texts change nothing.
         """
-        rows = self.sentences(texts).rows
+        corpus, seed = self._corpus(texts), draws.seed(generator)
+        lengths = corpus.lengths
+        seeds = [(seed, length) if share_masks else (seed, length, i) for i, length in enumerate(lengths)]
         check_count(num_masks, "num_masks")
-        seed, lengths = draws.seed(generator), [len(ids) for ids in rows]
         every = {}
         for length in set(lengths):
             asked = sizes(length) if callable(sizes) else sizes
             every[length] = check_sizes(torch.arange(1, length + 1) if asked is None else asked, length).unique()
 
-        def decided_by(i: int) -> tuple[int, ...]:
-            return (seed, lengths[i]) if share_masks else (seed, lengths[i], i)
+        def masked(i: int) -> Rows:
+            size = every[lengths[i]].repeat_interleave(num_masks)
+            return self._hide(corpus.rows[i], ~random_masks(lengths[i], size, generator=draws.seeded(*seeds[i])))
 
-        @lru_cache(maxsize=2)
-        def masked(length: int, *seeds: int) -> Tensor:
-            drawn = every[length].repeat_interleave(num_masks)
-            return ~random_masks(length, drawn, generator=draws.seeded(*seeds))
-
-        counts = [num_masks * len(every[length]) for length in lengths]
-        found: list[Any] = [None] * len(rows)
-        for i, answer in self._answers(lengths, counts, self._hide(rows, lambda i: masked(lengths[i], *decided_by(i)))):
+        found: list[Any] = [None] * len(lengths)
+        for i, answer in self.answers(lengths, [num_masks * len(every[length]) for length in lengths], masked):
             size = every[lengths[i]].repeat_interleave(num_masks)
             mask = torch.arange(len(size)).repeat_interleave(size)  # the one to which each answer belongs
             scores = (answer.new_zeros(len(size)).index_add(0, mask, answer) / size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 True, len(texts[i].split()), scores.numpy(), decided_by(i))
+                                 True, corpus.num_words[i], scores.numpy(), seeds[i])
         return found
 
     @torch.no_grad()
-    def pseudo_log_likelihood(self, texts: Sequence[str]) -> Tensor:
+    def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus) -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). Raises ValueError as `sentences`.
         """
-        rows = self.sentences(texts).rows
-        lengths, total = [len(ids) for ids in rows], torch.zeros(len(rows), dtype=torch.float64)
-        one_by_one = self._hide(rows, lambda i: torch.eye(lengths[i]).bool())
-        for i, answer in self._answers(lengths, lengths, one_by_one):
+        corpus = self._corpus(texts)
+        lengths, total = corpus.lengths, torch.zeros(len(corpus.rows), dtype=torch.float64)
+        for i, answer in self.answers(lengths, lengths, lambda i: self._one_by_one(corpus.rows[i])):
             total[i] = answer.sum()
         return total
 
@@ -196,16 +190,16 @@ class MaskedLM(Passes):
         (Meier et al. 2021). Raises ValueError as `encode`.
         """
         ids = self.encode(text)
-        each = torch.eye(len(ids)).bool()
-        return self.at_length(len(ids))._ask(ids, ~each, each, lambda logits, true: logits.log_softmax(-1)).double()
+        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._one_by_one(ids), vocabulary=True)
+        return answer
 
-    def chain_rule(self, text: str, orders: Tensor) -> Tensor:
+    def chain_rule(self, text: str | Tensor, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
 
-        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0. Raises
-        ValueError: orders that are no permutations of the tokens.
+        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0. text: also
+        as the ids that `encode` made. Raises ValueError: orders that are no permutations of the tokens.
         """
-        ids = self.encode(text)
+        ids = self.encode(text) if isinstance(text, str) else text
         with torch.no_grad():
             return score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))[:, 0].double()
 
@@ -215,44 +209,42 @@ class MaskedLM(Passes):
         """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
 
         At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask. What is
-        drawn for a row follows from the generator and the row's number in the corpus: curves of the parts of a corpus
-        (`Corpus.split`), each from the same seed, are together (`RateCurve.joined`) the curve of the whole.
-        corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
-        mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises ValueError: rates
-        out of (0, 1] or not increasing, num_masks below 1, another corruption.
+        drawn for a row follows from the generator and the row's number in the corpus. corruption: "mask" replaces each
+        by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the mask token, 10% by a random
+        token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises ValueError: rates out of (0, 1] or not
+        increasing, num_masks below 1, another corruption.
         """
         rates = [check_rate(rate) for rate in rates]
         if len(rates) < 1 or (np.diff(rates) <= 0).any():
             raise ValueError(f"rates must increase, got {rates}")
         check_count(num_masks, "num_masks")
         check_choice(corruption, CORRUPTIONS, "corruption")
-        seed, lengths = draws.seed(generator), np.array([len(ids) for ids in corpus.rows])
+        seed, lengths = draws.seed(generator), corpus.lengths
         sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))  # [N, S]
-        each = sizes.repeat_interleave(num_masks, 1)
 
-        @lru_cache(maxsize=2)
-        def drawn(i: int) -> tuple[Tensor, Tensor]:  # what is hidden, and shown in its place [masks, D]
-            own, ids = draws.seeded(seed, corpus.first + i), corpus.rows[i]
-            hidden = ~random_masks(len(ids), each[i], generator=own)
+        def masked(i: int) -> Rows:
+            own, ids = draws.seeded(seed, i), corpus.rows[i]
+            hidden = ~random_masks(len(ids), sizes[i].repeat_interleave(num_masks), generator=own)
+            if corruption == "mask":
+                return self._hide(ids, hidden)
             mask_id = self.tokenizer.mask_token_id
-            return hidden, ids.new_full((), mask_id).expand_as(hidden) if corruption == "mask" else \
-                draws.bert_rule(ids.expand_as(hidden), mask_id, self.vocab_size, own)
+            return Rows.hiding(ids, hidden, draws.bert_rule(ids.expand_as(hidden), mask_id, self.vocab_size, own))
 
         scores = np.empty((len(rates), len(lengths)))
-        look = self._hide(corpus.rows, lambda i: drawn(i)[0], lambda i: drawn(i)[1])
-        for i, answer in self._answers(lengths.tolist(), [each.shape[1]] * len(lengths), look):
+        for i, answer in self.answers(lengths, [num_masks * len(rates)] * len(lengths), masked):
             at_rate = answer.split((sizes[i] * num_masks).tolist())
             scores[:, i] = [float(part.mean()) for part in at_rate]
-        return RateCurve(np.array(rates, dtype=float), scores, lengths, corpus.num_words)
+        return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths), math.fsum(corpus.num_words))
 
-    def _hide(self, rows: Sequence[Tensor], masked: Callable[[int], Tensor],
-              put: Callable[[int], Tensor] | None = None) -> Look:
-        """Asks for what `masked(i)` [P, D] hides of row i, where stands `put(i)` [P, D], or the mask token."""
-        def look(i: int, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-            hide = masked(i)[start: stop]
-            other = rows[i].new_tensor(self.tokenizer.mask_token_id) if put is None else put(i)[start: stop]
-            return rows[i].expand_as(hide), torch.where(hide, other, rows[i]), hide
-        return look
+    def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
+        return texts if isinstance(texts, Corpus) else self.sentences(texts)
+
+    def _hide(self, ids: Tensor, hidden: Tensor) -> Rows:
+        """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""
+        return Rows.hiding(ids, hidden, self.tokenizer.mask_token_id)
+
+    def _one_by_one(self, ids: Tensor) -> Rows:
+        return self._hide(ids, torch.eye(len(ids)).bool())
 
 
 class AtLength:
@@ -276,15 +268,15 @@ class AtLength:
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], also at tokens that are seen."""
-        found = self._ask(x, observed, torch.ones_like(observed), lambda logits, true: logits.log_softmax(-1))
+        found = self._ask(x, observed, torch.ones_like(observed), vocabulary=True)
         return found.view(*torch.broadcast_shapes(x.shape, observed.shape), self.vocab_size)
 
     def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
         """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]: all that the head answers."""
         return self._ask(x, observed, one_hot(token, self.num_tokens).bool()).view(token.shape)
 
-    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, read: Read = log_prob_of) -> Tensor:
-        """What `read` takes where `asked`, row by row [places, ...], where x is; in float64 if x or the network is."""
+    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, vocabulary: bool = False) -> Tensor:
+        """The log-probabilities where `asked`, row by row [places] or [places, V]; float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         tokenizer = self.lm.tokenizer
@@ -292,9 +284,8 @@ class AtLength:
             torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()))
         tokens = (ids != tokenizer.pad_token_id) | ~seen
         ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)  # none from here on: padding
-        shown = torch.where(seen, ids, tokenizer.mask_token_id)
-        each = self.lm._answers([self.num_tokens], [len(ids)], lambda _, start, stop:
-                                (ids[start: stop], shown[start: stop], wanted[start: stop]), read)
+        rows = Rows(ids, torch.where(seen, ids, tokenizer.mask_token_id), wanted)
+        each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
         precision = x.dtype if x.is_floating_point() else next(self.lm.model.parameters()).dtype
         return found.to(x.device, torch.promote_types(precision, torch.float32))

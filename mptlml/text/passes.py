@@ -1,10 +1,13 @@
 """Passes of masked rows through a network of Hugging Face transformers: what it takes, and how rows share a pass.
 
-Masks are made when their turn comes, rows of several lengths go through together, and the vocabulary head answers where
-it is asked only: memory is bounded by the tokens of one pass, however many texts there are.
+The rows of a text are made when its turn comes, rows of several lengths go through together, and the vocabulary head
+answers where it is asked only: memory is bounded by the rows of one text and the tokens of one pass, however many texts
+there are.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from threading import Lock, get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,17 +24,31 @@ LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by voca
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
-Look = Callable[[int, int, int], tuple[Tensor, Tensor, Tensor]]  # (row, start, stop) -> (ids, shown, asked) [n, D]
-Read = Callable[[Tensor, Tensor], Tensor]  # (logits [n, V], true tokens [n]) -> what is kept of them [n, ...]
 
 
-def log_prob_of(logits: Tensor, true: Tensor) -> Tensor:
-    """Log-probabilities [n] of the true tokens [n] by logits [n, V]."""
-    return logits.gather(-1, true[:, None])[:, 0] - logits.logsumexp(-1)
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Copies of one text with hidden tokens: true `ids`, what is `shown` in their places, and where one `asked`.
+
+    ids and shown: long [n, D]; asked: bool [n, D]. A row may end in NO_TOKEN.
+    """
+
+    ids: Tensor
+    shown: Tensor
+    asked: Tensor
+
+    @classmethod
+    def hiding(cls, ids: Tensor, hidden: Tensor, instead: int | Tensor) -> "Rows":
+        """The text ids [D] with `instead` (a token, or [n, D]) where `hidden` [n, D], and asked about there."""
+        return cls(ids.expand_as(hidden), torch.where(hidden, instead, ids), hidden)
+
+    def part(self, start: int, stop: int) -> "Rows":
+        """Rows start, ..., stop - 1."""
+        return Rows(self.ids[start: stop], self.shown[start: stop], self.asked[start: stop])
 
 
 class Passes:
-    """A network and its tokenizer, checked against each other; `MaskedLM` is what one asks."""
+    """A network and its tokenizer, checked against each other, and how it is asked: use `MaskedLM`."""
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
                  dtype: torch.dtype | None = None, allow_unknown: bool = False) -> None:
@@ -64,54 +81,58 @@ class Passes:
         except (RuntimeError, IndexError) as error:
             raise ValueError(f"{type(model).__name__} fails when it is asked about a short text: {error}") from error
 
-    def _answers(self, lengths: Sequence[int], num_masks: Sequence[int], look: Look,
-                 read: Read = log_prob_of) -> Iterator[tuple[int, Tensor]]:
-        """Yields (i, what `read` takes from the logits where row i is asked, mask by mask: float64 [places, ...]).
+    def answers(self, lengths: Sequence[int], counts: Sequence[int], rows: Callable[[int], Rows], *,
+                vocabulary: bool = False) -> Iterator[tuple[int, Tensor]]:
+        """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats per token.
 
-        look(i, start, stop): masks start, ..., stop - 1 of row i, made when their turn comes: true tokens, tokens shown
-        and places asked, [n, D_i] each. Rows come shortest first; a pass takes masks of several rows where they fit.
+        lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one entry for
+        each place asked, row by row: that of the true token [places], or with `vocabulary` of every word [places, V]. A
+        pass takes rows of several texts where they fit.
         """
-        parts: dict[int, list[Tensor]] = {}
-        with tqdm(total=sum(num_masks), desc="passes", disable=None, delay=3, leave=False) as bar:
-            for batch in self._batches(lengths, num_masks):
-                seen = [look(*part) for part in batch]
-                answer = check_known(self._forward(seen, read)).double().cpu()
-                counts = [int(asked.sum()) for _, _, asked in seen]
-                for (i, start, stop), values in zip(batch, answer.split(counts), strict=True):
-                    parts.setdefault(i, []).append(values)
+        parts: defaultdict[int, list[Tensor]] = defaultdict(list)
+        at, of_text = -1, None
+        with tqdm(total=sum(counts), desc="passes", disable=None, delay=3, leave=False) as bar:
+            for batch in self._batches(lengths, counts):
+                seen = []
+                for i, start, stop in batch:
+                    if i != at or of_text is None:
+                        at, of_text = i, rows(i)
+                    seen.append(of_text.part(start, stop))
+                answer = check_known(self._forward(seen, vocabulary)).double().cpu()
+                places = [int(part.asked.sum()) for part in seen]
+                for (i, start, stop), values in zip(batch, answer.split(places), strict=True):
+                    parts[i].append(values)
                     bar.update(stop - start)
-                    if stop == num_masks[i]:
+                    if stop == counts[i]:
                         yield i, torch.cat(parts.pop(i))
 
-    def _batches(self, lengths: Sequence[int], num_masks: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-        """Parts (row, first mask, last mask + 1) that go through the network together: at most `batch_tokens`.
+    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+        """Parts (text, first row, last row + 1) that go through the network together: at most `batch_tokens`.
 
         Rows of several lengths share a pass only where the network does not see padding.
         """
         may_pad = self._may_pad(max(lengths, default=1))
         batch: list[tuple[int, int, int]] = []
         held = 0
-        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest row of a batch sets its width
+        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest of a batch sets its width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
-            while start < num_masks[i]:
+            while start < counts[i]:
                 if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):
                     yield batch
                     batch, held = [], 0
-                stop = min(num_masks[i], start + most - held)
+                stop = min(counts[i], start + most - held)
                 batch.append((i, start, stop))
                 held, start = held + stop - start, stop
         if batch:
             yield batch
 
-    def _forward(self, parts: list[tuple[Tensor, Tensor, Tensor]], read: Read) -> Tensor:
-        """One pass over parts of rows: true tokens, tokens shown and places asked, [n, D] each; D may differ.
-
-        A row may end in NO_TOKEN. Returns what `read` takes from the logits at the places asked: [places, ...].
-        """
-        width = max(ids.shape[1] for ids, _, _ in parts)
+    def _forward(self, parts: Sequence[Rows], vocabulary: bool) -> Tensor:
+        """One pass over parts of several texts: log-probabilities at the places asked, [places] or [places, V]."""
+        width = max(part.ids.shape[1] for part in parts)
+        columns = zip(*((part.ids, part.shown, part.asked) for part in parts), strict=True)
         ids, shown, asked = (torch.cat([pad(part, (0, width - part.shape[1]), value=fill) for part in column])
-                             for column, fill in zip(zip(*parts, strict=True), (NO_TOKEN, 0, False), strict=True))
+                             for column, fill in zip(columns, (NO_TOKEN, 0, False), strict=True))
         count, before, after = len(ids), len(self.prefix), torch.tensor(self.suffix, dtype=torch.long)
         length = before + (ids != NO_TOKEN).sum(1, keepdim=True)  # to the end of the text, [count, 1]
         if not self._may_pad(width) and (length < before + width).any():
@@ -124,8 +145,11 @@ class Passes:
         framed = framed.scatter(1, length + torch.arange(len(after)), after.expand(count, -1))
         attended = (place < length + len(after)).long()
         logits = self._logits(framed, attended, pad(asked, (before, len(after))), self.dtype)
-        true = ids[asked].to(self.device)
-        return torch.cat([read(*part) for part in zip(logits.split(256), true.split(256), strict=True)])  # less memory
+        if vocabulary:
+            return logits.log_softmax(-1)
+        true = ids[asked].to(self.device)[:, None]
+        blocks = zip(logits.split(256), true.split(256), strict=True)  # less memory
+        return torch.cat([block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks])
 
     def _may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding: whether the network does not see it there.

@@ -22,26 +22,23 @@ UNITS = ("sentence", "token", "bits per word")
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Rows of token ids, long [D_i] each, and how many words of the text they hold together.
+    """Texts as rows of token ids, long [D_i] each, and how many words each row holds.
 
-    first: the number of the first row, where the corpus is a part of a larger one: draws follow the numbers of rows.
-    Raises ValueError: no rows.
+    Raises ValueError: no rows, or not one number of words for each.
     """
 
     rows: list[Tensor]
-    num_words: float
-    first: int = 0
+    num_words: list[float]
 
     def __post_init__(self) -> None:
-        if not self.rows:
-            raise ValueError("a corpus needs at least one row")
+        if not self.rows or len(self.rows) != len(self.num_words):
+            raise ValueError(f"a corpus needs at least one row, and the words of each, got {len(self.rows)} rows and "
+                             f"{len(self.num_words)} numbers of words")
 
-    def split(self, num_rows: int) -> list["Corpus"]:
-        """Parts of `num_rows` rows, the last perhaps of fewer, to be scored apart; words are shared out by tokens."""
-        a_token = self.num_words / sum(map(len, self.rows))
-        parts = [(start, self.rows[start: start + num_rows])
-                 for start in range(0, len(self.rows), check_count(num_rows, "num_rows"))]
-        return [Corpus(rows, a_token * sum(map(len, rows)), self.first + start) for start, rows in parts]
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each row."""
+        return [len(ids) for ids in self.rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +53,6 @@ class RateCurve:
     scores: np.ndarray
     lengths: np.ndarray
     num_words: float
-
-    @classmethod
-    def joined(cls, parts: Sequence["RateCurve"]) -> "RateCurve":
-        """The curve of a corpus from those of its parts, in order. Raises ValueError: no parts, or of other rates."""
-        if not parts or any(not np.array_equal(part.rates, parts[0].rates) for part in parts):
-            raise ValueError(f"{len(parts)} curves to join: they must be at least one, at the same rates")
-        return cls(parts[0].rates, np.concatenate([part.scores for part in parts], 1),
-                   np.concatenate([part.lengths for part in parts]), math.fsum(part.num_words for part in parts))
 
     @property
     def mean(self) -> np.ndarray:
@@ -122,7 +111,7 @@ class TextCurve(ScoreCurve):
     scores [S, P], nats per token, of P masks per size; curves of the same `seed`, sizes and P have masks in common.
     """
 
-    num_words: int
+    num_words: float
     scores: np.ndarray
     seed: tuple[int, ...]
 
