@@ -2,9 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from torch import Tensor
 
 from .checks import check_choice, check_sizes
 
@@ -29,6 +31,14 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.mean:.3f}" if math.isnan(self.stderr) else f"{self.mean:.3f} +- {self.stderr:.3f}"
+
+
+class RowEstimates(NamedTuple):
+    """An estimate for each of N rows: mean and standard error, nats [N] each; `dof` degrees of freedom behind each."""
+
+    mean: Tensor
+    stderr: Tensor
+    dof: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The error message for a missing library that only some parts of the package need."""
+"""Imports of optional libraries: a missing one is named with what to install, and random states stay as they are."""
 
 import random
 from collections.abc import Iterator

@@ -1,7 +1,8 @@
 """The protocol of models: what each must answer, what it may answer in addition, and helpers for the answers.
 
 A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong to one
-joint distribution should have `log_prob` as well. The methods of `PointModel` and `MeanModel` make work faster and
+joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...], where `observed` is
+not given of the whole row. The methods of `PointModel` and `MeanModel` make work faster and
 change no result; only the functions below look for them.
 """
 
@@ -24,14 +25,6 @@ class ConditionalModel(Protocol):
 
         Exactly 0 at observed tokens. The value of x at a masked token must not affect the answer for another token.
         """
-        ...
-
-
-class TractableModel(ConditionalModel, Protocol):
-    """A model whose log marginal likelihood is known as well."""
-
-    def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...]; log p(x) of the whole row where `observed` is not given."""
         ...
 
 

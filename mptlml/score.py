@@ -6,6 +6,7 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Generator, Tensor
 from tqdm import tqdm
 
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
-from .curve import ScoreCurve
+from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .protocol import ConditionalModel, Data, answers, in_full, log_prob_at, scores_means, summarise
 
@@ -98,8 +99,8 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
 
 
 def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, max_elements: int = MAX_ELEMENTS,
-                  generator: Generator) -> tuple[Tensor, Tensor]:
-    """The area of each row of x [N, D] by `num_passes` forward passes per row: (nats, standard errors), [N] each.
+                  generator: Generator) -> RowEstimates:
+    """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
     Unbiased, with masks of each row's own. Below 2 D passes: num_passes / 2 strata of sizes, each drawn twice, so that
     the pairs give the error, which has about num_passes / 2 degrees of freedom. From 2 D passes on: the chain rule
@@ -117,7 +118,7 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, max_el
                 orders = random_orders(model.num_tokens, num_orders, generator=generator)
                 values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
             value = torch.cat(values, -1)  # [Q, N]
-            return value.mean(0), value.std(0) / math.sqrt(num_orders)
+            return RowEstimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1)
         if num_passes % 2:
             raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
         for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
@@ -126,7 +127,8 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, max_el
                       for part in sizes.split(_at_once(max_elements, rows.numel() * 2))]  # [h, 2, n, D]
             values.append(torch.cat([_answer(model, rows, observed).double() for observed in blocks]))
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
-    return value.mean((0, 1)), (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
+    error = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
+    return RowEstimates(value.mean((0, 1)), error, num_passes // 2)
 
 
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:
@@ -192,22 +194,29 @@ def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
     return check_known(answers(model, rows, observed)).sum(-1) / (~observed).sum(-1)
 
 
-def mask_variance(score: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
-    """Variance of the mean score over the draw of the masks [s], and the degrees of freedom behind it [s].
+class MaskVariance(NamedTuple):
+    """Variance of a mean score over the draw of the masks, and the degrees of freedom behind it: [s] each."""
+
+    variance: Tensor
+    dof: Tensor
+
+
+def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
+    """How far the mean score of s sizes depends on the draw of the masks: a MaskVariance.
 
     score [s, P] or [s, P, N]. The variance is NaN for P = 1. Rows with masks of their own have errors of their own: a
     few wide ones may carry most of the variance, and then few degrees of freedom stand behind it.
     """
     score, num_masks = score.double(), score.shape[1]
     if num_masks == 1:
-        return score.new_full((len(score),), math.nan), score.new_zeros(len(score))
+        return MaskVariance(score.new_full((len(score),), math.nan), score.new_zeros(len(score)))
     if shared:
         variance = (score if score.ndim == 2 else score.mean(-1)).var(1) / num_masks
-        return variance, torch.full_like(variance, num_masks - 1)
+        return MaskVariance(variance, torch.full_like(variance, num_masks - 1))
     by_row = score.var(1) / (num_masks * score.shape[-1] ** 2)  # [s, N]
     variance = by_row.sum(-1)
     dof = (num_masks - 1) * variance.square() / by_row.square().sum(-1)
-    return variance, torch.where(variance > 0, dof, math.inf)
+    return MaskVariance(variance, torch.where(variance > 0, dof, math.inf))
 
 
 def _at_once(max_elements: int, per_item: int) -> int:

@@ -24,14 +24,14 @@ class History:
 
 
 def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_steps: int, learning_rate: float = 1e-2,
-        track: Mapping[str, Callable[[], Any]] | None = None, track_every: int = 1, decay: bool | int = False,
+        track: Mapping[str, Callable[[], Any]] | None = None, track_every: int = 1, decay_steps: int | None = None,
         warm_up: int = 0, max_norm: float = math.inf,
         optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam, name: str = "fit") -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called without
-    gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay=True: the learning rate falls
-    to zero along a half cosine; decay=n: it would reach zero after n steps, of which this run is the beginning.
+    gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay_steps: the learning rate
+    falls along a half cosine, to reach zero after so many steps, of which this run may be the beginning.
     warm_up: warm up linearly over the first `warm_up` steps. max_norm: a longer gradient is cut to this norm. Shows a
     progress bar in a terminal. Raises ValueError: counts below 1 (warm_up: below 0), more steps than the decay has, a
     learning rate or norm that is not positive, nothing to train; FloatingPointError when the objective stops being
@@ -39,16 +39,15 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
-    horizon = num_steps * decay if isinstance(decay, bool) else check_count(decay, "decay")
-    if 0 < horizon < num_steps:  # the rate would rise again
-        raise ValueError(f"{num_steps} steps are more than the {horizon} over which the learning rate falls to zero")
+    if decay_steps is not None and check_count(decay_steps, "decay_steps") < num_steps:  # the rate would rise again
+        raise ValueError(f"{num_steps} steps are more than the {decay_steps} over which the learning rate falls")
     parameters, measures = list(parameters), dict(track or {})
     if not max_norm > 0:
         raise ValueError(f"max_norm must be positive, got {max_norm!r}")
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
     climber = optimiser(parameters, lr=learning_rate, maximize=True)
-    schedules: list[LRScheduler] = [CosineAnnealingLR(climber, horizon)] if horizon else []
+    schedules: list[LRScheduler] = [CosineAnnealingLR(climber, decay_steps)] if decay_steps else []
     if check_count(warm_up, "warm_up", at_least=0):
         schedules.append(LinearLR(climber, 1 / warm_up, total_iters=warm_up))
     history = History(tracked={key: [] for key in measures})

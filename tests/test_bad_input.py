@@ -292,9 +292,9 @@ TABLE = [
     ("a NaN learning rate", climb(learning_rate=NAN), "learning rate nan"),
     ("a gradient cut to nothing", climb(max_norm=0.0), "max_norm must be positive, got 0.0"),
     ("a negative warm-up", climb(warm_up=-1), "warm_up.*at least 0, got -1"),
-    ("a decay over no step", climb(decay=0), "decay.*got 0"),
-    ("half a step's decay", climb(decay=0.5), "decay.*got 0.5"),
-    ("more steps than the decay", climb(num_steps=40, decay=10), "40 steps are more than the 10"),
+    ("a decay over no step", climb(decay_steps=0), "decay_steps.*got 0"),
+    ("half a step's decay", climb(decay_steps=0.5), "decay_steps.*got 0.5"),
+    ("more steps than the decay", climb(num_steps=40, decay_steps=10), "40 steps are more than the 10"),
     ("nothing to train", climb(trained=False), "must require gradients"),
     # data
     ("unknown images", lambda: load_images("cifar"), "'cifar'"),

@@ -217,10 +217,11 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, gene
     """Many rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
     x = a_model().sample(1, generator=generator).expand(2000, -1)
     model = ramp()
-    value, error = estimate_area(model, x, num_passes, max_elements=5000, generator=generator)
+    value, error, dof = estimate_area(model, x, num_passes, max_elements=5000, generator=generator)
     exact = exact_curve(model, x[:1]).area().mean
     assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
+    assert dof == (1 if num_passes > 10 else num_passes // 2)
     # no more passes than it was given
     counted = one_nat_each(5)
     estimate_area(counted, torch.zeros(1, 5), num_passes, generator=generator)
@@ -230,7 +231,7 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, gene
 def test_an_area_from_two_orders_on_has_no_noise_for_a_joint_distribution(generator):
     model = a_model()
     x = model.sample(3, generator=generator)
-    value, error = estimate_area(model, x, 10, generator=generator)
+    value, error, dof = estimate_area(model, x, 10, generator=generator)
     torch.testing.assert_close(value, model.log_prob(x), rtol=0, atol=1e-12)
-    assert error.max() < 1e-12
+    assert error.max() < 1e-12 and dof == 1
     assert estimate_area(model, x, 8, generator=generator)[1].min() > 0

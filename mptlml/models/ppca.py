@@ -205,7 +205,6 @@ class PPCA:
 
     def summarise(self, x: Tensor) -> SecondMoment:
         """The rows' SecondMoment, which is all that `mean_conditional_log_prob` needs."""
-        check_rows(x, self.num_tokens)
         check_shapes(x, all_observed(self.num_tokens, x.device), self.num_tokens, self.weight)
         return SecondMoment.of(x)
 

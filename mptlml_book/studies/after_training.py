@@ -158,7 +158,7 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
         chosen = draws.randperm(len(x), None, generator)[:BATCH]
         return -cross_entropy(with_one(states(net, x[chosen])) @ weight, labels[chosen])
 
-    fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay=True,
+    fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay_steps=TUNING_STEPS,
         name="fine-tuning")
     return net, weight.detach()
 

@@ -64,8 +64,8 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
     objective = _objective(scheme, vae, rows, options, Generator(rows.device).manual_seed(seed))
     history = fit(objective, vae.parameters(), num_steps=num_steps if stop is None else stop,
-                  learning_rate=LEARNING_RATE, decay=num_steps, track_every=track_every, name=f"{scheme}, seed {seed}",
-                  track={key: partial(measure, vae) for key, measure in (track or {}).items()})
+                  learning_rate=LEARNING_RATE, decay_steps=num_steps, name=f"{scheme}, seed {seed}",
+                  track_every=track_every, track={key: partial(measure, vae) for key, measure in (track or {}).items()})
     return vae.requires_grad_(False), history
 
 

@@ -143,8 +143,8 @@ def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gener
     batches = rows.split(BATCH)
     rest = iter(batches)
     return fit(lambda: OBJECTIVES[scheme](net, next(rest), generator), net.parameters(), num_steps=len(batches),
-               learning_rate=learning_rate, decay=True, warm_up=warm_up, track=track, track_every=track_every,
-               name=scheme)
+               learning_rate=learning_rate, decay_steps=len(batches), warm_up=warm_up, track=track,
+               track_every=track_every, name=scheme)
 
 
 def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,

@@ -269,7 +269,7 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     def tracked(measure: Callable[[Tensor, Tensor], Any]) -> Callable[[], Any]:
         return lambda: measure(weight.cpu(), bias.cpu())
 
-    history = fit(value, parameters, num_steps=a_pass * (passes if stop is None else stop), decay=a_pass * passes,
+    history = fit(value, parameters, num_steps=a_pass * (passes if stop is None else stop), decay_steps=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
                   track={key: tracked(measure) for key, measure in (track or {}).items()}, **options)
     return Run(weight.detach().cpu(), bias.detach().cpu(), encoder and encoder.cpu(), history)

@@ -310,6 +310,6 @@ def small_network(num_steps: int = 300) -> MaskedLM:
         return objectives.fixed_size(view, some, 6, share_masks=False, generator=generator)
 
     lm.model.train()
-    fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=3e-3, decay=True)
+    fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=3e-3, decay_steps=num_steps)
     lm.model.eval()
     return lm
