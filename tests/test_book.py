@@ -242,6 +242,7 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import time; time.sleep(99)", name="02_slow")
     code = "import functools, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
+           "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n" \
            f"sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
            f"import book_execute; root = pathlib.Path({str(little_book)!r})\n" \
            "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"

@@ -52,8 +52,8 @@ def cosine(num_steps):
 
 @pytest.mark.parametrize(("options", "steps"), [
     ({}, [0.1] * 40),
-    ({"decay": True}, cosine(40)),
-    ({"decay": 100}, cosine(100)[:40]),  # the beginning of a longer run
+    ({"decay_steps": 40}, cosine(40)),
+    ({"decay_steps": 100}, cosine(100)[:40]),  # the beginning of a longer run
     ({"warm_up": 4}, [0.025, 0.04375, 0.0625, 0.08125] + [0.1] * 36),
 ])
 def test_the_learning_rate_stays_or_falls_or_rises_first(options, steps):
