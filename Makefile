@@ -68,9 +68,11 @@ site: $(READY)
 
 pages: $(SITE)
 
-# From scratch: a build over the remains of an older one can pass after one that failed. It takes a minute or two.
+# An edit of text alone is built into the pages that are there. After any other, and after a build that failed, all are
+# built from scratch: over the remains of a failed build another can pass.
 $(SITE): $(PAGES) _build/records.json
-	@rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
+	@[ -z "$(filter-out %.md,$?)" ] || rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
+	@rm -f $@
 	@$(BIN)/jupyter-book build -W --keep-going .
 	@touch $@
 

@@ -1,11 +1,18 @@
-"""The pages `book/api*`, and links to them from names in the text of others (sphinx-codeautolink links their code)."""
+"""The pages `book/api*`, and links to them from names that a page imports: in its code, and first mentions in text."""
 
+import pkgutil
 import re
+from contextlib import suppress
+from functools import cache
 
+from book_digest import imports
 from docutils import nodes
 from sphinx.util.nodes import make_refnode
 
 PAGE = "book/api"
+# A name in highlighted code with its attributes, that is neither an attribute itself nor a keyword
+CHAIN = re.compile(r'(?<!<span class="o">\.</span>)<span class="n">(\w+)</span>'
+                   r'((?:<span class="o">\.</span><span class="n">\w+</span>)*)(?!<span class="o">=</span>)')
 
 
 def plain_to_rst(lines: list[str]) -> list[str]:
@@ -22,12 +29,48 @@ def plain_to_rst(lines: list[str]) -> list[str]:
     return out
 
 
+@cache
+def defined(source: str) -> str:
+    """Where a name is defined, or its module, in dots; "" for what has no such place, as a number."""
+    value = pkgutil.resolve_name(source)
+    if hasattr(value, "__path__") or hasattr(value, "__spec__"):
+        return value.__name__
+    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else ""
+
+
+def imported(doctree) -> dict[str, str]:
+    """{name: where it is defined} of what the code of a page imports from our packages."""
+    names = {}
+    for block in doctree.findall(nodes.literal_block):
+        with suppress(SyntaxError):  # it is no Python
+            names |= {here: defined(source) for here, source in imports(block.astext()) if source.startswith("mptlml")}
+    return names
+
+
+def link_code(app, pagename, templatename, context, doctree):
+    """Link the names that a page imports, with their attributes, in its highlighted code."""
+    if doctree is None or app.builder.name != "html":
+        return
+    names, entries = imported(doctree), app.env.get_domain("py").objects
+
+    def linked(match):
+        parts = re.findall("<span.*?</span>", match[0])  # names, and the dots between them
+        path = [names.get(match[1], ""), *re.findall(r">(\w+)<", match[2])]
+        for count in range(len(path), 0, -1):
+            if entry := entries.get(".".join(path[:count])):
+                address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
+                end = 2 * count - 1
+                return f'<a href="{address}">{"".join(parts[:end])}</a>{"".join(parts[end:])}'
+        return match[0]
+
+    context["body"] = CHAIN.sub(linked, context["body"])
+
+
 def link_mentions(app, doctree, docname):
-    """Link the first mention of each name that sphinx-codeautolink has found in code, here or on the API page."""
+    """Link the first mention of each name that is imported in code, here or on the API page."""
     if docname.startswith(PAGE) or app.builder.name != "html":
         return
-    names = {name.code_str: name.resolved_location for page in (PAGE, docname)
-             for block in app.env.sphinx_codeautolink_transforms.get(page, []) for name in block.names}
+    names = imported(app.env.get_doctree(PAGE)) | imported(doctree)
     entries = dict(app.env.get_domain("py").objects)
     for literal in list(doctree.findall(nodes.literal)):
         first, dot, rest = literal.astext().removesuffix("()").partition(".")
@@ -56,4 +99,5 @@ def setup(app):
     app.connect("autodoc-process-signature", _sign)
     app.connect("object-description-transform", _keep_quotes)
     app.connect("doctree-resolved", link_mentions)
+    app.connect("html-page-context", link_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -39,6 +39,13 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 
 @cache
+def code_of(text: str) -> str:
+    """All code of a chapter's text, with %magic and !command as the calls that they stand for."""
+    cells = code_cells(read_myst_markdown_notebook(text))
+    return "\n".join(TransformerManager().transform_cell(cell.source) for cell in cells)
+
+
+@cache
 def imports(code: str, folder: tuple[str, ...] = ()) -> list[tuple[str, str]]:
     """(name here, what it stands for in dots) for each import of some code, or of a module in a folder."""
     found = []
@@ -114,8 +121,7 @@ def data_at_hand(modules: list[str]) -> list[str]:
 
 def digest(path: Path, root: Path = ROOT) -> str:
     """Hexadecimal digits for the sources behind a chapter, a hyphen, and digits for the data at hand."""
-    package, cells = Package(root), code_cells(read_chapter(path))
-    code = "\n".join(TransformerManager().transform_cell(cell.source) for cell in cells)  # %magic and !command too
+    package, code = Package(root), code_of(path.read_text(encoding="utf-8"))
     modules = package.behind(code)
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
     sources = [code, str(sys.version_info[:2])]

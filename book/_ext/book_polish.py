@@ -32,7 +32,6 @@ REPAIRS = (
 )
 # In code and signatures, but of no colour of its own
 PLAIN = re.compile(r'<span class="(?:n|o|p|w|pre|sig-paren|sig-return(?:-icon|-typehint)?)">([^<]*)</span>')
-SAID_TWICE = re.compile(r' class="sphinx-codeautolink-a"|(?<=") title="mptlml[^"]*"')  # the address says it
 PRINTED = re.compile(r'<div[^>]* id="jb-print-docs-body".*?(?:</div>\s*){3}', re.DOTALL)  # title and contents
 
 
@@ -40,7 +39,7 @@ def lighter(html: str) -> str:
     """A page without what nothing depends on."""
     for _ in range(3):  # they lie in each other
         html = PLAIN.sub(r"\1", html)
-    return SAID_TWICE.sub("", PRINTED.sub("", html))
+    return PRINTED.sub("", html)
 
 
 def minus(text):
@@ -101,6 +100,6 @@ def _lighten(app, exception):
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=100)  # before sphinx-codeautolink, which writes the pages anew
+    app.connect("build-finished", _finish, priority=100)
     app.connect("build-finished", _lighten, priority=600)  # after it, for it needs the marks in code
     return {"parallel_read_safe": True, "parallel_write_safe": True}

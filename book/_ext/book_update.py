@@ -1,0 +1,20 @@
+"""After an edit of text, which pages beside the edited one are written again: those that may show something of it."""
+
+
+def _titles(env) -> str:
+    """All that pages show of other pages: titles, what labels stand for, and numbers."""
+    labels = env.domains["std"].labels
+    shared = {name: node.astext() for name, node in env.titles.items()}, env.toc_secnumbers, env.toc_fignumbers
+    return repr([*map(sorted, (each.items() for each in shared)), sorted(map(str, labels.items()))])
+
+
+def _also_written(app, env):
+    before, env.book_titles = getattr(env, "book_titles", None), _titles(env)
+    if env.book_titles != before:
+        return list(env.found_docs)
+    return [name for name in env.found_docs if not name.startswith("notebooks/")]  # they repeat chapters' figures
+
+
+def setup(app):
+    app.connect("env-updated", _also_written)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
