@@ -23,6 +23,7 @@ export NUMEXPR_NUM_THREADS := 1
 export JUPYTER_PREFER_ENV_PATH := 1
 export JUPYTER_PLATFORM_DIRS := 1
 export PYTHONNOUSERSITE := 1
+export LC_ALL := C.UTF-8
 export IPYTHONDIR := $(CURDIR)/_build/.ipython
 export JUPYTER_CONFIG_DIR := $(CURDIR)/_build/.jupyter
 export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib

@@ -10,6 +10,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
 
+import book_digest
 import book_execute
 import jupytext
 import nbformat
@@ -136,6 +137,15 @@ def test_one_version():
     told = re.search(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert told.groups() == (mptlml.__version__, str(citation["date-released"]))
     assert citation["version"] == mptlml.__version__
+
+
+def test_a_figures_cell_shows_nothing_but_the_figure():
+    """A second output, as of a claim, would be a second figure of the same name."""
+    cells = [cell for path in book_digest.chapters() for cell in book_digest.code_cells(book_digest.read_chapter(path))]
+    figures = [cell.source for cell in cells if "figure" in cell.metadata.get("mystnb", {})]
+    assert len(figures) > 100
+    emits = r"report\.(expect|claim|not_run|data_used)\(|claim_on_glue\("
+    assert [source for source in figures if re.search(emits, source)] == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)
