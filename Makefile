@@ -19,6 +19,14 @@ export OMP_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export NUMEXPR_NUM_THREADS := 1
+# The registry that pip was told of is uv's too, and a further one is asked for every package, as pip does.
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+ifdef PIP_EXTRA_INDEX_URL
+export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
+export UV_INDEX_STRATEGY := unsafe-best-match
+endif
 # The kernel and the packages of .venv, whatever else is installed, and no settings from a reader's home.
 export JUPYTER_PREFER_ENV_PATH := 1
 export JUPYTER_PLATFORM_DIRS := 1
@@ -38,14 +46,16 @@ help:  ## list the targets
 
 env: $(READY)  ## set up .venv with the pinned packages
 
-# The mark goes before pip starts and comes back when it is done: an interrupted installation starts again
-# from an empty environment, a changed requirement only adds to it. Matplotlib lists its fonts here once, for it
-# says so on stderr, which a chapter must not.
+# The mark goes before the installer starts and comes back when it is done: an interrupted installation starts again
+# from an empty environment, a changed requirement only adds to it. Where uv does not get along with a registry or a
+# home, pip does it, in three times the time. Matplotlib lists its fonts here once, for it says so on stderr, which a
+# chapter must not.
 $(READY): requirements.txt pyproject.toml | python
 	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "Installing about 200 packages into $(VENV): 6 to 7 GB, which takes 2 to 8 minutes"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "pip>=25.1"  # older ones unpack without a word
-	$(BIN)/python -m pip install --requirement requirements.txt
+	@echo "Installing about 200 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
+	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "$$(grep ^uv== requirements.txt)"
+	$(BIN)/python -m uv pip install --python $(BIN)/python --requirement requirements.txt \
+		|| $(BIN)/python -m pip install --requirement requirements.txt
 	$(BIN)/python -c "import matplotlib.font_manager"
 	@touch $@
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import torch
 
+from mptlml.files import replacing
+
 FOLDER = Path(__file__).parents[1] / "book" / "data"
 
 
@@ -32,17 +34,12 @@ def write_results(name, command, fields, run, units, read=()):
         key = ", ".join(map(str, unit))
         if key not in done:
             done[key] = list(run(*unit))
-            write_whole(part, json.dumps([head, done]))
+            with replacing(part) as new:
+                new.write_text(json.dumps([head, done]), encoding="utf-8")
         lines += done[key]
         print(key, flush=True)
     table = io.StringIO()
     csv.writer(table, lineterminator="\n").writerows(lines)
-    write_whole(FOLDER / f"{name}.csv", head + table.getvalue())
+    with replacing(FOLDER / f"{name}.csv") as new:
+        new.write_text(head + table.getvalue(), encoding="utf-8")
     part.unlink()
-
-
-def write_whole(path, text):
-    """The file at `path` changes at once, so that nothing can cut it short."""
-    new = path.with_suffix(".new")
-    new.write_text(text, encoding="utf-8")
-    new.replace(path)

@@ -17,7 +17,7 @@ import torch
 import transformers
 from fakes import saved_network
 
-from mptlml import draws, random_orders
+from mptlml import draws, files, random_orders
 from mptlml.text import MaskedLM, command, corpus_scores
 from mptlml.text.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
 from mptlml.text.text_curves import spaced_sizes
@@ -373,7 +373,7 @@ def test_files_beside_the_output_are_let_be(lm, tmp_path, monkeypatch):
     (tmp_path / "s.jsonl.a.new").unlink()
     score_corpus(lm, TEXTS[:1], path, **FEW)
     path.chmod(0o640)
-    with pytest.raises(RuntimeError), corpus_scores.replacing(path) as new:
+    with pytest.raises(RuntimeError), files.replacing(path) as new:
         new.write_text("half")
         raise RuntimeError
     score_corpus(lm, TEXTS[:1], path, overwrite=True, **FEW)

@@ -21,6 +21,7 @@ import nbformat
 import yaml
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
+from mptlml.files import replacing
 from mptlml_book.report.claims import claims, how, statement, value_text, verdict
 from mptlml_book.report.records import MIME
 
@@ -40,13 +41,6 @@ def locked(path: Path) -> Iterator[TextIO]:
         yield file
 
 
-def write_whole(target: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    part = target.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(target)
-
-
 def place(path: Path, state: str, root: Path = ROOT) -> Path:
     """Where the outputs of a chapter are kept for a digest."""
     return root / "_build" / "executed" / path.stem / f"{state}.ipynb"
@@ -55,7 +49,8 @@ def place(path: Path, state: str, root: Path = ROOT) -> Path:
 def keep(notebook: nbformat.NotebookNode, target: Path) -> None:
     """Keep an executed chapter, and forget all but the last few of its older outputs."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(target, nbformat.writes(notebook))
+    with replacing(target) as new:
+        nbformat.write(notebook, new)
     for path in sorted(target.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         path.unlink()
 
@@ -124,7 +119,8 @@ def gather(root: Path = ROOT) -> None:
     said = json.dumps({"claims": entries, "chapters": found, "problems": problems}, ensure_ascii=False)
     target = root / "_build" / "records.json"
     if not target.is_file() or target.read_text(encoding="utf-8") != said:  # else the pages stay as they are
-        write_whole(target, said)
+        with replacing(target) as new:
+            new.write_text(said, encoding="utf-8")
 
 
 if __name__ == "__main__":

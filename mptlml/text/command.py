@@ -18,7 +18,8 @@ import torch
 from scipy import stats
 
 from ..extras import needs
-from .corpus_scores import file_of_part, mean_curve, read_scores, replacing, score_corpus
+from ..files import replacing
+from .corpus_scores import file_of_part, mean_curve, read_scores, score_corpus
 from .masked_lm import MaskedLM
 
 # What the library says to a caller in Python, in the command's words.

@@ -9,10 +9,7 @@ import json
 import math
 import os
 import re
-import secrets
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +22,7 @@ from tqdm import tqdm
 
 from .. import draws
 from ..checks import check_count
+from ..files import replacing
 from ..masks import random_orders
 from .masked_lm import MaskedLM
 from .text_curves import Corpus, spaced_sizes
@@ -195,20 +193,6 @@ def _write(file: Path, settings: dict[str, Any], lines: dict[int, str]) -> None:
     text = "".join([json.dumps(settings) + "\n", *(lines[place] for place in sorted(lines))])
     with replacing(file) as new:
         new.write_text(text, encoding="utf-8")
-
-
-@contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """A path to write to; what was written takes the place of `file` all at once, or not at all. Raises OSError."""
-    new = file.with_name(f"{file.name}.{secrets.token_hex(4)}.new")
-    new.open("x").close()  # never another's file
-    try:
-        yield new
-        if file.exists():
-            shutil.copymode(file, new)
-        os.replace(new, file)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def read_scores(path: Path) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from torch import Generator, Tensor
 
 from mptlml import draws, objectives
 from mptlml.checks import check_choice
+from mptlml.files import replacing
 from mptlml.masks import nested_masks, random_masks, random_orders, spread_places
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
@@ -166,8 +167,8 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
     net, _ = pretrain(scheme, **about)
     seconds = time.process_time() - began
     folder.mkdir(parents=True, exist_ok=True)
-    torch.save(dict(weights=net.state_dict(), seconds=seconds), new := file.with_suffix(".new"))
-    new.replace(file)
+    with replacing(file) as new:
+        torch.save(dict(weights=net.state_dict(), seconds=seconds), new)
     return net, seconds
 
 
