@@ -363,7 +363,7 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
 def test_files_beside_the_output_are_let_be(lm, tmp_path, monkeypatch):
     """What is written for the moment has a name that nobody else has, and is gone when writing fails."""
     names = iter(["a", *"abcdefgh"])
-    monkeypatch.setattr(corpus_scores.secrets, "token_hex", lambda _: next(names))
+    monkeypatch.setattr(files.secrets, "token_hex", lambda _: next(names))
     path = tmp_path / "s.jsonl"
     for name in ("s.jsonl.new", "s.jsonl.a.new"):
         (tmp_path / name).write_text("mine")
