@@ -47,6 +47,13 @@ def imported(doctree) -> dict[str, str]:
     return names
 
 
+def page_names(env) -> dict[str, str]:
+    """What the page of the package imports, read once."""
+    if not hasattr(env.app, "api_names"):
+        env.app.api_names = imported(env.get_doctree(PAGE))
+    return env.app.api_names
+
+
 def link_code(app, pagename, templatename, context, doctree):
     """Link the names that a page imports, with their attributes, in its highlighted code."""
     if doctree is None or app.builder.name != "html":
@@ -70,7 +77,7 @@ def link_mentions(app, doctree, docname):
     """Link the first mention of each name that is imported in code, here or on the API page."""
     if docname.startswith(PAGE) or app.builder.name != "html":
         return
-    names = imported(app.env.get_doctree(PAGE)) | imported(doctree)
+    names = page_names(app.env) | imported(doctree)
     entries = dict(app.env.get_domain("py").objects)
     for literal in list(doctree.findall(nodes.literal)):
         first, dot, rest = literal.astext().removesuffix("()").partition(".")

@@ -16,5 +16,5 @@ def _also_written(app, env):
 
 
 def setup(app):
-    app.connect("env-updated", _also_written)
+    app.connect("env-get-updated", _also_written)  # numbers are known then
     return {"parallel_read_safe": True, "parallel_write_safe": True}
