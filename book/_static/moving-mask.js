@@ -20,7 +20,8 @@
     const bits = (code) => data.words.map((_, j) => j).filter((j) => code >> j & 1);
     // Masks of a size stand side by side, in no order, so that each can be seen.
     const masks = data.answers.map((terms, code) =>
-      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1).sort((a, b) => a.x - b.x);
+      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1);
+    masks.sort((a, b) => a.x - b.x);
     const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
     let [hidden, fall] = [[...data.hidden], "drop"]; // the last one hidden is the first to come back
 
