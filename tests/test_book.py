@@ -387,8 +387,6 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
     assert said in page("book/intro").get_text() and said in scorecard.get_text()
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")
     assert [word.get_text() for word in legend] == list(KINDS)
-    equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])
-    assert len(scorecard.select("table.equations tbody tr")) == equations >= 15
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure["id"])

@@ -98,8 +98,8 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
     data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals.
-    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: a description of the still.
-    name: keep the figure for {glue:any} on another page too. Raises ValueError: a number that is not finite.
+    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what it shows. name: keep
+    the figure for {glue:any} on another page too. Raises ValueError: a number that is not finite.
     """
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
