@@ -89,7 +89,7 @@
       meter.name(lml, 0, `all steps: log p(x) = ${number(lml)}`, "black", "end", 0, 18);
       masks.filter((mask) => mask.code === code).forEach(({ x, y }) => {
         panel.dot(x, y, `orange grip ${fall}`, 8);
-        panel.name(x, y, figure.used ? "your mask" : "your mask: drag it", "orange", side, 12 * away, 4);
+        panel.name(x, y, "your mask: drag it", "orange", side, 12 * away, 4);
       });
       figure.drag(panel, (x, y) => {
         const far = (mask) => Math.hypot(panel.x(mask.x) - x, panel.y(mask.y) - y);

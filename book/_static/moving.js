@@ -130,7 +130,6 @@ const Moving = (() => {
         held = event.target.dataset.handle;
         if (!held) return;
         this.picture.setPointerCapture(event.pointerId);
-        this.used = true;
         this.show(-1);
         this.handles[held](...place(event));
       });
