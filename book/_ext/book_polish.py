@@ -84,5 +84,5 @@ def _finish(app, exception):
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=100)
+    app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
