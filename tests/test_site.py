@@ -133,6 +133,13 @@ def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(soups
     assert len({soup.title.get_text() for soup in soups.values()}) == len(PAGES)
 
 
+def test_every_picture_says_what_it_shows(soups):
+    for page, soup in soups.items():
+        for picture in soup.select("article svg:not([aria-hidden], [aria-hidden] *)"):
+            shown = picture.find_parent(role="img")
+            assert shown and len(shown["aria-label"].split()) > 5, f"{page}: {str(picture)[:160]}"
+
+
 def test_solutions_are_folded_below_their_exercises(soups):
     for number, page in enumerate(sorted(page for page in PAGES if page.startswith("notebooks/")), 1):
         exercises = [name.get_text().strip() for name in soups[page].select(".exercise .caption-number")]
