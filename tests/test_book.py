@@ -219,7 +219,7 @@ def test_every_chapter_was_executed_and_a_name_is_glued_once_in_the_book():
     assert len(names) > 100 and sorted({name for name in names if names.count(name) > 1}) == []
 
 
-def test_two_executions_at_once_run_a_chapter_once(little_book, monkeypatch):
+def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_book, monkeypatch, capsys):
     path, runs = write_chapter(little_book, "1"), []
 
     def run(*given):
@@ -230,7 +230,7 @@ def test_two_executions_at_once_run_a_chapter_once(little_book, monkeypatch):
     monkeypatch.setattr(book_execute, "run", run)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(lambda _: book_execute.execute([], 1, little_book), range(2))) == [0, 0]
-    assert len(runs) == 1
+    assert len(runs) == 1 and "waiting for another run in this folder to end" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
@@ -260,80 +260,23 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
         time.sleep(0.2)
 
 
-@pytest.fixture
-def bare(tmp_path, monkeypatch):
-    """What make reads, in a folder with an environment of no packages; bare(name, script) puts a program there."""
-    for name in [name for name in os.environ if name.startswith(("MAKE", "MFLAGS", "MPTLML_"))]:
-        monkeypatch.delenv(name)
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    for name in ("mptlml", "mptlml_book", "notebooks", "book", ".venv/bin", "_build"):
-        (tmp_path / name).mkdir(parents=True)
-    for name in ("_config.yml", "_toc.yml", "_build/records.json", ".venv/.ready"):
-        (tmp_path / name).touch()
-
-    def program(name, script):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / name).chmod(0o755)
-
-    return program
-
-
-def test_one_site_is_built_at_a_time_and_who_waits_says_so_and_takes_it(bare, tmp_path):
-    bare(".venv/bin/python", f'exec "{sys.executable}" "$@"')
-    bare(".venv/bin/jupyter-book", "echo begins; until [ -e go ]; do sleep 0.1; done; echo ends")
-    shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext")
-    said = tmp_path / "said"
-
-    def until(words):
-        last = time.monotonic() + 60
-        while words not in said.read_text():
-            assert time.monotonic() < last, said.read_text()
-            time.sleep(0.1)
-
-    with said.open("w") as file:
-        first = subprocess.Popen(["make", "site"], cwd=tmp_path, stdout=file)
-        until("begins")
-        second = subprocess.Popen(["make", "site"], cwd=tmp_path, stdout=file)
-        try:
-            until("waiting for another run in this folder to end")
-        finally:
-            (tmp_path / "go").touch()
-        assert [first.wait(60), second.wait(60)] == [0, 0]
-    assert said.read_text().count("begins") == 1
-
-
 @pytest.mark.parametrize(("words", "message"), [
     (["env", "PYTHON=no-such-python"], "no-such-python not found: install Python 3.11, 3.12 or 3.13"),
     (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
     (["env", "PYTHON=./new"], ".venv is not of Python 3.13, but of 3.11: say make distclean first"),
     (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
 ])
-def test_make_says_at_once_what_it_cannot_do(bare, tmp_path, words, message):
+def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, message):
+    monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / ".venv" / ".ready").touch()
     for name, version in {"old": "3.9", "new": "3.13", ".venv/bin/python": "3.11"}.items():
-        bare(name, f"echo {version}")
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (tmp_path / name).chmod(0o755)
     done = subprocess.run(["make", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode and message in (done.stdout + done.stderr).splitlines()[0]
-
-
-def test_spelling_is_checked_in_sources_only_in_a_copy_without_git(tmp_path):
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    wrong = "re" + "cieve"  # put together here, where spelling is checked too
-    for name in ("_build/html/page.html", ".newest/x.md", "mptlml.egg-info/x.md"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(wrong)
-    check = [Path(sys.executable).with_name("typos")]
-    assert subprocess.run(check, cwd=tmp_path, check=False).returncode == 0
-    (tmp_path / "x.md").write_text(wrong)
-    assert subprocess.run(check, cwd=tmp_path, check=False, capture_output=True).returncode == 2
-
-
-def test_a_browser_is_used_on_checking_machines_too(tmp_path):
-    (tmp_path / "test_it.py").write_text(f"def test_it(chromium):\n    assert chromium == {sys.executable!r}\n")
-    known = {"CI": "true", "CHROMIUM": sys.executable, "PYTHONPATH": str(ROOT / "tests")}
-    check = [sys.executable, "-m", "pytest", "-p", "conftest", tmp_path]
-    done = subprocess.run(check, cwd=tmp_path, env=os.environ | known, capture_output=True, text=True, check=False)
-    assert "1 passed" in done.stdout
+    assert done.returncode and message in done.stdout + done.stderr
 
 
 # What the chapters said --------------------------------------------------------------------------------------------
@@ -444,8 +387,6 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
     assert said in page("book/intro").get_text() and said in scorecard.get_text()
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")
     assert [word.get_text() for word in legend] == list(KINDS)
-    equations = sum(bool(book_records.EQUATION.match(claim["how"])) for claim in found["claims"])
-    assert len(scorecard.select("table.equations tbody tr")) == equations >= 15
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure["id"])

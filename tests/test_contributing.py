@@ -3,9 +3,6 @@
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
 from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
@@ -78,25 +75,18 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured():
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_readme_opens_with_the_game_of_chapter_1(theme):
-    """Its picture is the still of the game, in the colours of the site. Where it is missing, this draws it again."""
+def test_the_readme_opens_with_the_game_of_chapter_1():
+    """Its pictures are the still of the game, and say the same. Where one is missing, this draws it again."""
     outputs = [output for cell in executed("01_masked_pretraining").cells for output in cell.get("outputs", [])]
     pages = [output.get("data", {}).get("text/html", "") for output in outputs]
     drawn = next(re.search(r'<div class="wide">(<svg.*?</svg>)', page)[1] for page in pages if 'kind="mask"' in page)
-    colours = re.findall(r"--fig-[\w-]+: #\w+;", (ROOT / "book" / "_static" / "custom.css").read_text(encoding="utf-8"))
-    shown = colours[:len(colours) // 2] if theme == "light" else colours[len(colours) // 2:]
-    style = f"<style>svg {{ {' '.join(shown)} }} text {{ font-family: sans-serif; fill: var(--fig-ink) }}</style>"
-    drawn, path = re.sub(r"(<svg.*?>)", rf"\1{style}", drawn, count=1), ROOT / "book" / f"hero-{theme}.svg"
-    if not path.exists():
-        path.write_text(drawn + "\n", encoding="utf-8")
-        pytest.fail(f"{path.name} was missing and is drawn: look at it")
-    number, words = r"(?<![\w#-])-?\d+\.?\d*", r">([^<>]+)</text>"
-    kept = path.read_text(encoding="utf-8").strip()
-    assert re.findall(words, kept) == re.findall(words, drawn) != []
-    assert re.sub(number, "0", kept) == re.sub(number, "0", drawn)
-    assert list(map(float, re.findall(number, kept))) == pytest.approx(
-        list(map(float, re.findall(number, drawn))), abs=0.02)
+    words = r">([^<>]+)</text>"
+    for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
+        path = ROOT / "book" / f"hero-{theme}.svg"
+        if not path.exists():
+            style = f"<style>svg {{ filter: {filter} }}</style>"
+            path.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
+        assert re.findall(words, path.read_text(encoding="utf-8")) == re.findall(words, drawn) != []
 
 
 def test_stored_runs_on_images_say_which_they_read():
@@ -117,19 +107,6 @@ def test_every_package_is_of_a_version_for_the_oldest_python():
     asked = {canonicalize_name(found.name): found.metadata.get("Requires-Python", "") for found in distributions()}
     assert len(asked.keys() & set(pins)) > 150
     assert [name for name in pins if oldest not in SpecifierSet(asked.get(name, ""))] == []
-
-
-def test_the_times_of_an_installation_and_a_first_book_are_the_same_everywhere():
-    """In minutes: the whole is the sum of the environment, the chapters and the pages."""
-    names = ("README.md", "book/howto.md", "Makefile")
-    readme, howto, make = ((ROOT / name).read_text(encoding="utf-8") for name in names)
-    whole = re.search(r"(\d+) to (\d+)\s+minutes", readme).groups()
-    part = re.search(r"(\d+) to (\d+) of them", readme).groups()
-    parts = re.findall(r"(\d+) to (\d+) minutes", howto)[:2]
-    pages = int(re.search(r"minutes, and (\d+) for the pages", howto)[1])
-    assert part == parts[0] == re.search(r"takes (\d+) to (\d+) minutes", make).groups()
-    sums = [pages + sum(int(times[end]) for times in parts) for end in (0, 1)]
-    assert [int(minutes) for minutes in whole] == pytest.approx(sums, abs=1)
 
 
 def test_one_version():
@@ -157,17 +134,3 @@ def test_a_chapter_has_its_twin_without_outputs(path):
         assert twin.metadata[name] == source.metadata[name], "run `make pairs`"
     assert "language_info" not in twin.metadata
     assert twin.cells == source.cells, "run `make pairs`"
-
-
-def test_saving_a_chapter_unchanged_changes_nothing(tmp_path):
-    """As an editor does that keeps both in step."""
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
-    shutil.copy(ROOT / "jupytext.toml", tmp_path)
-    files = sorted((tmp_path / "notebooks").glob("*.md")) + sorted((tmp_path / "notebooks").glob("*.ipynb"))
-    before = {file.name: file.read_text(encoding="utf-8") for file in files}
-    for newer in (".md", ".ipynb"):
-        for file in files:
-            os.utime(file, (2e9, 2e9) if file.suffix == newer else (1e9, 1e9))
-        command = [Path(sys.executable).with_name("jupytext"), "--quiet", "--sync", *files[:len(files) // 2]]
-        subprocess.run(command, check=True, cwd=tmp_path)
-        assert [file.name for file in files if file.read_text(encoding="utf-8") != before[file.name]] == []

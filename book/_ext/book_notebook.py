@@ -119,21 +119,12 @@ class Page:
         return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
-@cache
-def colours(root: Path) -> str:
-    """The style that a drawing of this book needs outside its pages: the names of colours, in the light."""
-    found = re.findall(r"--fig-[\w-]+: #\w+;", (root / "book" / "_static" / "custom.css").read_text(encoding="utf-8"))
-    return f"<style>svg {{ {' '.join(found[:len(found) // 2])} }} text {{ font-family: sans-serif }}</style>"
-
-
-def image(svg: str, alt: str, root: Path) -> str:
+def image(svg: str, alt: str) -> str:
     """A drawing as an image in HTML: many readers of notebooks show neither a bare drawing nor one in Markdown."""
-    svg = re.sub(r"<svg(?![^>]*xmlns=)", '<svg xmlns="http://www.w3.org/2000/svg"', svg, count=1)
-    svg = re.sub(r"(<svg[^>]*>)", lambda tag: tag[0] + colours(root), svg, count=1)
     return f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}">'
 
 
-def shown(output: nbformat.NotebookNode, alt: str, root: Path) -> nbformat.NotebookNode | None:
+def shown(output: nbformat.NotebookNode, alt: str) -> nbformat.NotebookNode | None:
     """An output as any reader of notebooks shows it, drawings with their `alt`; None for what only the pages use."""
     data = output.get("data", {})
     if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
@@ -144,7 +135,7 @@ def shown(output: nbformat.NotebookNode, alt: str, root: Path) -> nbformat.Noteb
     if drawings:
         label = re.search(r'role="img" aria-label="([^"]*)"', once)
         alt = html.unescape(label[1]) if label else alt
-        images = [image(svg, "" if k else alt, root) for k, svg in enumerate(drawings)]
+        images = [image(svg, "" if k else alt) for k, svg in enumerate(drawings)]
         output["data"] = {"text/html": f"<p>{' '.join(images)}</p>", "text/plain": alt}
     return output
 
@@ -158,7 +149,7 @@ def readable(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNo
             continue
         drawn, tags = cell.metadata.get("mystnb", {}), cell.metadata.get("tags", [])
         figure, alt = drawn.get("figure", {}), drawn.get("image", {}).get("alt", "")
-        cell.outputs = [output for output in cell.outputs if shown(output, alt, page.root)]
+        cell.outputs = [output for output in cell.outputs if shown(output, alt)]
         cell.metadata = {"jupyter": {"source_hidden": True}} if tags else {}
         cells.append(cell)
         if caption := figure.get("caption"):

@@ -30,16 +30,6 @@ REPAIRS = (
     # Every proof without a label gets the same id.
     (' id="proof"', ""),
 )
-# In code and signatures, but of no colour of its own
-PLAIN = re.compile(r'<span class="(?:n|o|p|w|pre|sig-paren|sig-return(?:-icon|-typehint)?)">([^<]*)</span>')
-PRINTED = re.compile(r'<div[^>]* id="jb-print-docs-body".*?(?:</div>\s*){3}', re.DOTALL)  # title and contents
-
-
-def lighter(html: str) -> str:
-    """A page without what nothing depends on."""
-    for _ in range(3):  # they lie in each other
-        html = PLAIN.sub(r"\1", html)
-    return PRINTED.sub("", html)
 
 
 def minus(text):
@@ -91,15 +81,8 @@ def _finish(app, exception):
             path.write_text(html, encoding="utf-8")
 
 
-def _lighten(app, exception):
-    if exception is None and app.builder.name == "html":
-        for path in Path(app.outdir).rglob("*.html"):
-            path.write_text(lighter(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 def setup(app):
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
-    app.connect("build-finished", _finish, priority=100)
-    app.connect("build-finished", _lighten, priority=600)  # after it, for it needs the marks in code
+    app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

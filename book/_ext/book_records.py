@@ -1,7 +1,7 @@
 """What the pages show of the chapters' records, all from one file and through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
-    ```                        `equations`, `figures` and `passport` (from book/figures.yml) and `status`
+    ```                        `figures` and `passport` (from book/figures.yml) and `status`
     {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
 
 Chapters that are out of date run first. Then all are read with their outputs, each record drawn where it stands. The
@@ -51,14 +51,12 @@ PAGES = Environment(
 PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus, zip=zip)
 PAGES.tests["having"] = contains
 TEMPLATE = PAGES.get_template("book_records.html").module
-EQUATION = re.compile(r"largest (?:relative )?error over (?:the rows, against )?")  # so `how` begins for an equation
 
 
 @cache
 def read_records(root: Path) -> dict:
     """The records of all chapters, as the executor gathered them (book_outputs.py), and what else the pages need."""
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
-    equations = [claim for claim in found["claims"] if EQUATION.match(claim["how"])]
     count = Counter(claim["verdict"] for claim in found["claims"])
     missing, other = count[NOT_RUN], count[OTHER_DATA]
     in_band = len(found["claims"]) - missing - other  # outside its band such a claim stops the build
@@ -67,7 +65,6 @@ def read_records(root: Path) -> dict:
     return found | {
         "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
         "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
-        "equations": [(claim, EQUATION.sub("", claim["how"], count=1)) for claim in equations],
         "in_band": in_band, "said": f"{in_band} checked" + lacking,
     }
 

@@ -39,7 +39,7 @@
       panel.name(most, 0, `exact LML, ${number(lml, 2)}`, "black", "end", 0, 16);
       panel.name(1, -2 * spread, "theory: two standard deviations", "grey", "start", 0, 18);
       panel.name(masks, off, `seed ${seeds[own]}`, "orange", masks > 20 ? "end" : "start", masks > 20 ? -12 : 12, -12);
-      if (!figure.used) panel.words(panel.right, panel.bottom - 10, "drag the dot \u2194", "end", "hint");
+      panel.words(panel.right, panel.bottom - 10, "drag the dot \u2194", "end", "hint");
       figure.slide(panel, at, counts.map((p) => panel.x(p)));
       figure.points(counts.map((p, i) => {
         const bar = errors[own][i] === null ? "" : ` ± ${number(errors[own][i], 3)}`;

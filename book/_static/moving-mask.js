@@ -21,6 +21,7 @@
     // Masks of a size stand side by side, in no order, so that each can be seen.
     const masks = data.answers.map((terms, code) =>
       ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1);
+    masks.sort((a, b) => a.x - b.x);
     const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
     let [hidden, fall] = [[...data.hidden], "drop"]; // the last one hidden is the first to come back
 
@@ -88,7 +89,7 @@
       meter.name(lml, 0, `all steps: log p(x) = ${number(lml)}`, "black", "end", 0, 18);
       masks.filter((mask) => mask.code === code).forEach(({ x, y }) => {
         panel.dot(x, y, `orange grip ${fall}`, 8);
-        panel.name(x, y, figure.used ? "your mask" : "your mask: drag it", "orange", side, 12 * away, 4);
+        panel.name(x, y, "your mask: drag it", "orange", side, 12 * away, 4);
       });
       figure.drag(panel, (x, y) => {
         const far = (mask) => Math.hypot(panel.x(mask.x) - x, panel.y(mask.y) - y);
@@ -97,7 +98,7 @@
         fall = "drop";
       });
       figure.points(masks.map((mask) => [panel.x(mask.x), panel.y(mask.y),
-        `${bits(mask.code).map((j) => data.words[j]).join(", ")}: ${number(mask.y)}`, () => choose(bits(mask.code))]));
+        `${bits(mask.code).map((j) => data.words[j]).join(", ")}: ${number(mask.y)}`]));
       figure.say(say);
     };
   };

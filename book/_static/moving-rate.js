@@ -58,7 +58,7 @@
       curve.name(0.5, height, `rectangle at ${Math.round(100 * m / D)}%`, "red", "start", 6, up ? -6 : 16);
       if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "counted too much", "orange", "end", -4, 18);
       if (scores[0] - height > enough) curve.name(D / 2, height, "left out", "blue", "middle", 0, -8);
-      if (!figure.used) curve.words(curve.right - 4, curve.y(0) + 18, "drag the dot \u2194", "end", "hint");
+      curve.words(curve.right - 4, curve.y(0) + 18, "drag the dot \u2194", "end", "hint");
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
       const room = 0.15 * (reach[1] - reach[0]);

@@ -24,16 +24,11 @@
   };
 
   /* log p(x) from the determinant and the inverse (by cofactors) of the whole matrix. */
-  const logProb = (correlations, x) => {
-    const R = matrix(correlations);
-    const cofactor = (i, j) => {
-      const [a, b] = [0, 1, 2].filter((k) => k !== i);
-      const [c, d] = [0, 1, 2].filter((k) => k !== j);
-      return (-1) ** (i + j) * (R[a][c] * R[b][d] - R[a][d] * R[b][c]);
-    };
-    const det = sum([0, 1, 2].map((j) => R[0][j] * cofactor(0, j)));
-    const quadratic = sum([0, 1, 2].flatMap((i) => [0, 1, 2].map((j) => x[i] * cofactor(i, j) * x[j]))) / det;
-    return -0.5 * (3 * LOG_2PI + Math.log(det) + quadratic);
+  const logProb = ([a, b, c], [x, y, z]) => {
+    const det = 1 + 2 * a * b * c - a * a - b * b - c * c;
+    const squares = (1 - c * c) * x * x + (1 - b * b) * y * y + (1 - a * a) * z * z;
+    const products = (b * c - a) * x * y + (a * c - b) * x * z + (a * b - c) * y * z;
+    return -0.5 * (3 * LOG_2PI + Math.log(det) + (squares + 2 * products) / det);
   };
 
   /* log p(x_j | x_seen): regress token j on the visible ones. `seen` holds at most two places. */
@@ -92,7 +87,7 @@
       const row = new Moving.Panel(svg, { left: 0, top: 0, width, height: 125 },
         { x: [-3.2, 3.2], y: [0.4, 3.6], yticks: [[3, "x1"], [2, "x2"], [1, "x3"]] });
       values.forEach((value, k) => row.dot(value, 3 - k, "orange grip", 8));
-      if (!figure.used) row.words(row.left + 8, row.y(3) - 4, "drag a dot \u2194", "start", "hint");
+      row.words(row.left + 8, row.y(3) - 4, "drag a dot \u2194", "start", "hint");
       const ends = [0, ...scores.map((_, k) => sum(scores.slice(0, k + 1)))];
       const [low, high] = [Math.min(...ends), Math.max(...ends)];
       const room = 0.08 * (high - low);

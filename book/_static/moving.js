@@ -117,7 +117,7 @@ const Moving = (() => {
       this.listen();
     }
 
-    /* Pointers read the nearest of `points` and move what `drag` made; arrow keys walk the points, Enter acts there. */
+    /* Pointers read the nearest of `points` and move what `drag` made; arrow keys walk the points. */
     listen() {
       const on = (type, act) => this.picture.addEventListener(type, act);
       let held = null;
@@ -130,28 +130,22 @@ const Moving = (() => {
         held = event.target.dataset.handle;
         if (!held) return;
         this.picture.setPointerCapture(event.pointerId);
-        this.used = true;
         this.show(-1);
-        this.handles[held](...place(event), true);
+        this.handles[held](...place(event));
       });
       on("pointermove", (event) => {
         const [x, y] = place(event);
-        if (held) this.handles[held](x, y, false);
+        if (held) this.handles[held](x, y);
         else this.show(this.nearest(([a, b]) => Math.hypot(a - x, b - y), 60));
       });
       for (const type of ["pointerup", "pointercancel"]) on(type, () => { held = null; });
       for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
       on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
       on("keydown", (event) => {
-        const [x, y, , act] = this.read[this.shown] || [0, 0];
-        if (act && [" ", "Enter"].includes(event.key)) { event.preventDefault(); act(); }
-        const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-        if (!way) return;
-        const next = this.nearest(([a, b]) => {
-          const ahead = (a - x) * way[0] + (b - y) * way[1];
-          return ahead > 0.5 ? ahead + 0.1 * Math.abs((a - x) * way[1] + (b - y) * way[0]) : Infinity;
-        }, Infinity);
-        if (next >= 0) { event.preventDefault(); this.show(next); }
+        const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+        if (!step) return;
+        event.preventDefault();
+        this.show(Math.max(0, Math.min(this.read.length - 1, this.shown + step)));
       });
     }
 
@@ -178,7 +172,7 @@ const Moving = (() => {
       Object.assign(this.tip.style, { left: `${across}%`, top: `${down}%`, transform: shift });
     }
 
-    /* What can be read: [x, y, words, what Enter does there] each, in pixels of the svg. */
+    /* What can be read: [x, y, words] each, in pixels of the svg. */
     points(points) {
       this.read = points;
       const how = { tabindex: 0, role: "group", "aria-label": "Chart: the arrow keys read its values" };
@@ -186,10 +180,10 @@ const Moving = (() => {
       this.show(this.shown);
     }
 
-    /* Where to press and drag: `act(x, y, first)` takes the place in the svg. `box`: a Panel, or its four sides. */
-    drag({ left, top, right, bottom }, act, style = "") {
+    /* Where to press and drag: `act(x, y)` takes the place in the svg. `box`: a Panel, or its four sides. */
+    drag({ left, top, right, bottom }, act) {
       const box = { x: left, y: top, width: right - left, height: bottom - top };
-      add(this.svg, "rect", { class: `handle ${style}`, "data-handle": this.handles.push(act) - 1, ...box });
+      add(this.svg, "rect", { class: "handle", "data-handle": this.handles.push(act) - 1, ...box });
     }
 
     /* The same for a slider, whose values lie at these places, pixels from the left. */
@@ -290,19 +284,11 @@ const Moving = (() => {
   }
 
   const start = (root) => {
-    const known = kinds[root.dataset.kind];
-    const source = root.querySelector('script[type="application/json"]');
-    if (!known || !source || root.classList.contains("moving-alive")) return;
     const figure = new Figure(root);
     root.classList.add("moving-alive");
-    try {
-      figure.draw = known.build(figure, JSON.parse(source.textContent));
-      figure.draw();
-    } catch (error) { // the still picture is better than half a figure
-      root.classList.remove("moving-alive");
-      figure.live.remove();
-      throw error;
-    }
+    const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
+    figure.draw = kinds[root.dataset.kind].build(figure, data);
+    figure.draw();
     let width = figure.picture.clientWidth;
     new ResizeObserver(() => {
       const before = width;

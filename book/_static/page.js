@@ -1,6 +1,8 @@
 // What every page does with a script: what is too wide scrolls in its own box, one switch opens all folded code, a link
 // finds what it leads to open and what was searched for marked, and the scorecard has filters.
 {
+  // In a folder no page may read another.
+  if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
   const article = document.querySelector("article") ?? document.body;
   // Such a box (custom.css) can be reached by Tab, so that the arrow keys move it; one that fits is no stop on the way.
@@ -35,6 +37,9 @@
       words.forEach((word) => _highlightText(part, word, "highlighted")); // not in drawings, which a mark would cover
     });
     delete store.sphinx_highlight_terms;
+    if (goal()) return;
+    const marks = [...article.querySelectorAll(".highlighted")];
+    marks.find((found) => found.checkVisibility())?.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", land);
   addEventListener("load", async () => {

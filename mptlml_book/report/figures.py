@@ -31,20 +31,13 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
 GRID = "#E2E2E2"
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
-# On the site each colour follows light and dark, by a name that custom.css defines; words are darker than lines.
-NAMES = {BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PURPLE: "purple", SKY: "sky", GREY: "grey",
-         GRID: "grid"}
-WORDS = {"blue": "#0072b2", "orange": "#8a5d00", "green": "#00714f", "red": "#b04a00", "purple": "#974a73",
-         "sky": "#1b6ea3", "grey": "#666666"}
+# Words are darker than the lines that they name. In the dark custom.css turns light and dark round, and keeps the hue.
+WORDS = {BLUE: BLUE, ORANGE: "#8A5D00", GREEN: "#00714F", RED: "#B04A00", PURPLE: "#974A73", SKY: "#1B6EA3",
+         GREY: "#666666"}
 NARROW = 3.75  # inches: a phone's column, with letters of the size that they have beside it on a wide page
-# For each there is book/_static/moving-KIND.js
-MOVING = ("mask", "theorem", "convergence", "training", "rate", "latent", "guesses")
-# Of a drawing, for scour: coordinates to four digits, nothing that does not show, short ids
-LIGHT = [
-    "--set-precision=4", "--disable-simplify-colors", "--disable-embed-rasters", "--create-groups", "--indent=none",
-    "--no-line-breaks", "--remove-metadata", "--enable-comment-stripping", "--enable-id-stripping", "--shorten-ids",
-    "--no-renderer-workaround"]
-MOST_MOVING = 180 * 1024  # bytes of a still and its numbers; with its scripts a moving figure stays below 200 kB
+# Of a drawing, for scour: coordinates to four digits, short ids, and nothing that does not show
+LIGHT = ["--set-precision=4", "--create-groups", "--indent=none", "--no-line-breaks", "--enable-id-stripping",
+         "--shorten-ids"]
 
 
 def use_style(chapter: str) -> None:
@@ -61,7 +54,7 @@ def use_style(chapter: str) -> None:
         "grid.linewidth": 0.6, "xtick.major.size": 0, "ytick.major.size": 0, "xtick.minor.size": 0,
         "ytick.minor.size": 0, "xtick.major.pad": 6, "ytick.major.pad": 6,
         "axes.titlesize": "medium", "axes.titlelocation": "left", "legend.frameon": False, "lines.linewidth": 1.6,
-        "font.size": 10.5,
+        "font.size": 10.5, "font.sans-serif": ["DejaVu Sans"],
         "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
     })
 
@@ -104,20 +97,14 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
            name: str | None = None) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
-    kind: one of MOVING. data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
-    `digits` decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: a
-    description of the still. name: keep the figure for {glue:any} on another page too. Raises ValueError: an unknown
-    kind, a number that is not finite, or more bytes than MOST_MOVING.
+    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals.
+    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what it shows. name: keep
+    the figure for {glue:any} on another page too. Raises ValueError: a number that is not finite.
     """
-    if kind not in MOVING:
-        raise ValueError(f"no figure of the kind {kind!r}: one of {MOVING}")
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
     key = _key()
     shown = picture(still, key)
-    size = len(numbers.encode()) + len(shown.encode())
-    if size > MOST_MOVING:
-        raise ValueError(f"the moving figure {kind!r} has {size} bytes, but at most {MOST_MOVING} are allowed")
     figure = f'''<div class="moving" data-kind="{kind}" id="{key}">
 <div class="moving-still drawing" role="img" aria-label="{html.escape(alt)}">{shown}</div>
 <script type="application/json">{numbers}</script></div>'''
@@ -174,40 +161,19 @@ def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
 
 
 def svg(figure: Figure, key: str, **how: Any) -> str:
-    """A matplotlib figure as an <svg> element that follows the page's letters and colours. Its ids begin with `key`."""
+    """A matplotlib figure as an <svg> element whose ids begin with `key`."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, **how)
-    text = re.sub(r"<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
-    text = text.replace("<svg", '<svg style="stroke-linejoin: round"', 1)
-    text = re.sub(r'(<text[^>]*?)\bfill: (#\w{6})', _word, text)
-    text = re.sub(r"\b(fill|stroke): (#\w{6})", _line, text)
-    text = re.sub(r"font: ((?:\w+ )*?)([\d.]+px) [^;\"]*", _letters, text)
-    text = re.sub(r'; font-family: [^;"]*| transform="rotate\(-0 [^"]*"|<path [^>]*style="fill: none"/>', "", text)
+    text = re.sub("<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)  # it would hold for the whole page
+    text = re.sub(r"(<text[^>]*\bfill: )(#\w{6})", _word, text)
     text = scour.scourString(text, scour.parse_args([*LIGHT, f"--shorten-ids-prefix={key}-"]))
-    return re.sub(r'(?<= [xy]=")[\d.-]+', lambda place: f"{float(place[0]):.1f}", text[text.index("<svg"):])
-
-
-def _line(found: re.Match[str]) -> str:
-    colour, (red, green, blue) = found[2], bytes.fromhex(found[2][1:])
-    name = NAMES.get(colour.upper())
-    if name:
-        return f"{found[1]}: var(--fig-{name}, {colour})"
-    if not red == green == blue:
-        return found[0]
-    ink, ground = "var(--fig-ink, #000)", "var(--fig-ground, #fff)"
-    mixed = f"color-mix(in srgb, {ink} {100 - red / 2.55:.0f}%, {ground})"
-    return f"{found[1]}: {({0: ink, 255: ground}.get(red, mixed))}"
+    return text[text.index("<svg"):]
 
 
 def _word(found: re.Match[str]) -> str:
-    red, green, blue = bytes.fromhex(found[2][1:])
-    name = NAMES.get(found[2].upper(), "grey" if 60 < red == green == blue else "")
-    return f"{found[1]}fill: var(--fig-{name}-word, {WORDS[name]})" if name else found[0]
-
-
-def _letters(found: re.Match[str]) -> str:
-    more = {"italic": "; font-style: italic", "oblique": "; font-style: italic", "bold": "; font-weight: 700"}
-    return f"font-size: {found[2]}" + "".join(more.get(word, f"; font-weight: {word}") for word in found[1].split())
+    colour = found[2].upper()
+    pale = colour[1:3] == colour[3:5] == colour[5:] and colour > WORDS[GREY]
+    return found[1] + (WORDS[GREY] if pale else WORDS.get(colour, colour))
 
 
 class _PlainLog(LogFormatterSciNotation):
