@@ -3,6 +3,9 @@
 import json
 import os
 import re
+import shutil
+import subprocess
+import sys
 from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
@@ -134,3 +137,17 @@ def test_a_chapter_has_its_twin_without_outputs(path):
         assert twin.metadata[name] == source.metadata[name], "run `make pairs`"
     assert "language_info" not in twin.metadata
     assert twin.cells == source.cells, "run `make pairs`"
+
+
+def test_saving_a_chapter_unchanged_changes_nothing(tmp_path):
+    """As an editor does that keeps both in step."""
+    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
+    shutil.copy(ROOT / "jupytext.toml", tmp_path)
+    files = sorted((tmp_path / "notebooks").glob("*.md")) + sorted((tmp_path / "notebooks").glob("*.ipynb"))
+    before = {file.name: file.read_text(encoding="utf-8") for file in files}
+    for newer in (".md", ".ipynb"):
+        for file in files:
+            os.utime(file, (2e9, 2e9) if file.suffix == newer else (1e9, 1e9))
+        command = [Path(sys.executable).with_name("jupytext"), "--quiet", "--sync", *files[:len(files) // 2]]
+        subprocess.run(command, check=True, cwd=tmp_path)
+        assert [file.name for file in files if file.read_text(encoding="utf-8") != before[file.name]] == []
