@@ -3,7 +3,7 @@
     check_model(model, values=(0.0, 1.0))                                   # a model as it stands, of binary tokens
     check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))         # built from parameters: gradients as well
 
-A model is held only to the laws that concern it; the table NEEDS says which.
+A model is held only to the laws that concern it: `@law(...)` above each says what a model needs for it.
 """
 
 import inspect
@@ -21,20 +21,17 @@ from .protocol import all_observed, scores_means, summarise
 from .score import chain_rule, exact_curve
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
-NEEDS = {  # each law, and what it needs besides conditional_log_prob
-    "observed_tokens_score_exactly_zero": (),
-    "masked_tokens_predict_nothing": (),
-    "batched_is_looped": (),
-    "conditionals_are_distributions": (),
-    "inputs_are_left_alone": (),
-    "area_and_orders_give_log_prob": ("coherence",),
-    "marginals_follow_the_chain_rule": ("coherence", "log_prob(x, observed)"),
-    "means_are_means_over_rows": ("mean_conditional_log_prob",),
-    "gradients_are_right": ("parameters",),
-    "dtype_follows_the_input": ("parameters",),
-    "samples_follow_the_generator": ("sample",),
-    "samples_follow_log_prob": ("sample", "log_prob", "parameters"),
-}
+LAWS: dict[str, Callable[["Case"], None]] = {}  # each law by its name, in the order in which they stand below
+NEEDS: dict[str, tuple[str, ...]] = {}  # what each needs besides conditional_log_prob
+
+
+def law(*needs: str) -> Callable[[Callable[["Case"], None]], Callable[["Case"], None]]:
+    """Enters the function below it among the LAWS, for models that have all of `needs`."""
+    def enter(check: Callable[["Case"], None]) -> Callable[["Case"], None]:
+        LAWS[check.__name__], NEEDS[check.__name__] = check, needs
+        return check
+
+    return enter
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +85,7 @@ class Case:
         return drawn[:, None].to(self.device)
 
     def has(self, need: str) -> bool:
-        """Whether the case has `need`: a method of the model, or one of the three other words in NEEDS."""
+        """Whether the case has `need`: a method of the model, or one of the three other words that laws need."""
         model = self.model()
         if need == "parameters":
             return bool(self.shapes)
@@ -124,6 +121,7 @@ def check_model(model: Any, **options: Any) -> dict[str, str]:
     return found
 
 
+@law()
 def observed_tokens_score_exactly_zero(case: Case) -> None:
     """The answer at an observed token is 0, not merely close to it."""
     observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])
@@ -132,6 +130,7 @@ def observed_tokens_score_exactly_zero(case: Case) -> None:
     assert not wrong.any(), f"an observed token has an answer of size {wrong.max():.3g}"
 
 
+@law()
 def masked_tokens_predict_nothing(case: Case) -> None:
     """The value at a masked token changes no other token's answer and no log p(x_R), not even in the last bit."""
     x, observed = case.some_rows(3), case.masks()
@@ -148,6 +147,7 @@ def masked_tokens_predict_nothing(case: Case) -> None:
                   "log_prob depends on masked tokens")
 
 
+@law()
 def batched_is_looped(case: Case) -> None:
     """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
     model, x, masks = case.model(), case.some_rows(4), case.masks()
@@ -158,6 +158,7 @@ def batched_is_looped(case: Case) -> None:
     _same(own, looped.diagonal().mT, case.tolerance, "a mask for each row")
 
 
+@law()
 def conditionals_are_distributions(case: Case) -> None:
     """The probabilities of a masked token's values sum, or integrate, to 1."""
     x, observed = case.some_rows(2), case.masks()
@@ -169,6 +170,7 @@ def conditionals_are_distributions(case: Case) -> None:
     _same(total, torch.ones_like(total), case.tolerance, "probabilities do not add up to 1")
 
 
+@law()
 def inputs_are_left_alone(case: Case) -> None:
     """An answer changes neither rows nor masks nor the tensors that the model holds."""
     model, x, observed = case.model(), case.some_rows(3), case.masks()
@@ -180,6 +182,7 @@ def inputs_are_left_alone(case: Case) -> None:
     assert not changed, f"changed in place: {', '.join(changed)}"
 
 
+@law("coherence")
 def area_and_orders_give_log_prob(case: Case) -> None:
     """The chain rule's sum is the same along every order, and the area under the curve is that sum (Proposition 1)."""
     count, model, x = case.num_tokens, case.model(), case.some_rows(3)
@@ -192,6 +195,7 @@ def area_and_orders_give_log_prob(case: Case) -> None:
         _same(area.to(truth), truth, case.tolerance, "the area is not log p(x)")
 
 
+@law("coherence", "log_prob(x, observed)")
 def marginals_follow_the_chain_rule(case: Case) -> None:
     """log p(x_R) = log p(x_R without j) + log p(x_j | x_R without j); log p of no token is 0."""
     model, x, every = case.model(), case.some_rows(3), all_observed(case.num_tokens, case.device)
@@ -204,6 +208,7 @@ def marginals_follow_the_chain_rule(case: Case) -> None:
     _same(model.log_prob(x, every), model.log_prob(x), case.tolerance, "all tokens observed is not the default")
 
 
+@law("mean_conditional_log_prob")
 def means_are_means_over_rows(case: Case) -> None:
     """The model's own averages over rows are the means of its answers, from rows and from their summary."""
     model, x, masks = case.model(), case.some_rows(4), case.masks()
@@ -214,6 +219,7 @@ def means_are_means_over_rows(case: Case) -> None:
             _same(model.mean_log_prob(data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob")
 
 
+@law("parameters")
 def gradients_are_right(case: Case) -> None:
     """Gradients of every answer with respect to every parameter agree with finite differences."""
     x, masks = case.some_rows(2), case.masks(16)
@@ -230,6 +236,7 @@ def gradients_are_right(case: Case) -> None:
         raise AssertionError(f"outputs {list(_answers(case.model(), x, masks, case))}: {error}") from None
 
 
+@law("parameters")
 def dtype_follows_the_input(case: Case) -> None:
     """float32 in, float32 out, on the same device, and close to the answer in float64."""
     single, double = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
@@ -240,6 +247,7 @@ def dtype_follows_the_input(case: Case) -> None:
         _same(answer.double(), exact[name], 1e-4, f"{name} in float32", rtol=1e-4)
 
 
+@law("sample")
 def samples_follow_the_generator(case: Case) -> None:
     """The generator that is passed in decides the rows [N, D]; torch's global one stays as it is."""
     before = torch.get_rng_state()
@@ -249,6 +257,7 @@ def samples_follow_the_generator(case: Case) -> None:
     assert torch.equal(torch.get_rng_state(), before), "sampling moved the global generator"
 
 
+@law("sample", "log_prob", "parameters")
 def samples_follow_log_prob(case: Case) -> None:
     """E[q(x) / p(x)] = 1 over samples of p, where q is the same model with smaller parameters; four standard errors."""
     model, other = case.model(), case.build(*(0.9 * value.detach() for value in case.parameters()))
@@ -256,9 +265,6 @@ def samples_follow_log_prob(case: Case) -> None:
     ratio = (other.log_prob(x) - model.log_prob(x)).exp().double()
     mean, error = float(ratio.mean()), float(ratio.std()) / math.sqrt(len(x))
     assert abs(mean - 1) < 4 * error, f"E[q/p] is {mean:.4f} +- {error:.4f}, not 1"
-
-
-LAWS: dict[str, Callable[[Case], None]] = {name: globals()[name] for name in NEEDS}
 
 
 def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:

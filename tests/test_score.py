@@ -12,6 +12,7 @@ from fakes import Says, one_nat_each
 from mptlml import (
     Estimate,
     ScoreCurve,
+    all_masks,
     all_orders,
     chain_rule,
     estimate_area,
@@ -74,29 +75,16 @@ def test_the_curve_tends_to_the_exact_one(options, generator):
     if curve.rows is not None:
         np.testing.assert_allclose(curve.rows.mean(1), curve.mean, rtol=0, atol=1e-12)
         np.testing.assert_allclose(curve.rows, exact.rows, rtol=0, atol=0.2)
-
-
-@every_way
-def test_one_mask_a_size_has_no_standard_error(options, generator):
-    model = a_model()
-    curve = score_curve(model, model.sample(4, generator=generator), generator=generator, **options)
-    assert np.isnan(curve.stderr).all()
-    area = curve.area()
-    assert math.isfinite(area.mean) and math.isnan(area.stderr) and all(map(math.isnan, area.interval()))
+    single = score_curve(model, x, generator=generator, **options)  # one mask a size has no standard error
+    area = single.area()
+    assert np.isnan(single.stderr).all() and math.isfinite(area.mean) and all(map(math.isnan, area.interval()))
     if options == {"share_masks": False}:  # but for a population, the spread over rows holds their masks' noise too
-        assert curve.area(rows="sample").stderr > 0
+        assert single.area(rows="sample").stderr > 0
 
 
 def linear_curve(num_tokens, sizes):
     sizes = np.array(sizes)
     return ScoreCurve(num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, np.full(len(sizes), 4.0), None, True)
-
-
-def test_sizes_may_lie_where_the_data_do(generator, elsewhere):
-    model, sizes = one_nat_each(3), torch.tensor([3, 1])
-    with elsewhere:
-        curve = score_curve(model, elsewhere.away(torch.zeros(2, 3)), elsewhere.away(sizes), generator=generator)
-    assert curve.sizes.tolist() == [1, 3] and curve.mean.tolist() == [-1, -1]
 
 
 @pytest.mark.parametrize("sizes", [[1, 10], [1, 3, 10], [1, 2, 5, 9, 10], list(range(1, 11)), [4], [3, 8], [2, 5, 9]])
@@ -108,6 +96,30 @@ def test_missing_sizes_are_read_off_straight_lines(sizes):
     assert curve.area().mean == pytest.approx((-2 - 0.3 * every).sum(), abs=1e-12)
     assert curve.area().stderr**2 == pytest.approx((curve.weights**2 * curve.variance).sum())
     assert curve == curve and curve != linear_curve(10, sizes) and {curve}  # arrays are not compared
+
+
+def test_sizes_are_sorted_and_counted_once_wherever_they_lie(generator, elsewhere):
+    with elsewhere:
+        x, sizes = elsewhere.away(torch.zeros(2, 5)), elsewhere.away(torch.tensor([5, 2, 2]))
+        curve = score_curve(one_nat_each(5), x, sizes, generator=generator)
+    assert curve.sizes.tolist() == [2, 5] and curve.mean.tolist() == [-1, -1]
+    assert curve.weights.tolist() == pytest.approx([3, 2])
+
+
+def test_the_truncated_sum_is_a_difference_of_marginals(generator):
+    """sum_{m <= M} S(x; m) = log p(x) - E_R[log p(x_R)], |R| = D - M, for any model."""
+    model = a_model()
+    x = model.sample(3, generator=generator)
+    curve, whole = exact_curve(model, x), model.log_prob(x).mean().item()
+    for size in range(1, 6):
+        truncated = curve.truncated(size)
+        marginal = model.log_prob(x, all_masks(5, size)[:, None]).mean().item()
+        assert truncated.mean == pytest.approx(whole - marginal, abs=1e-11) and truncated.stderr == 0
+    assert curve.truncated(5) == curve.area()
+    estimated = score_curve(model, x, num_masks=50, generator=generator)
+    part = estimated.truncated(3)
+    assert part.mean == pytest.approx(estimated.mean[:3].sum())
+    assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
 
 
 def test_pooled_degrees_of_freedom():
@@ -147,57 +159,22 @@ def test_intervals_by_hand():
     assert str(Estimate(-3.0, 0.25)) == "-3.000 +- 0.250" and str(Estimate(-3.0, math.nan)) == "-3.000"
 
 
-def test_the_truncated_sum_is_a_difference_of_marginals(generator):
-    """sum_{m <= M} S(x; m) = log p(x) - E_R[log p(x_R)], |R| = D - M: for any model, here by enumeration."""
-    model = a_model()
-    x = model.sample(3, generator=generator)
-    mean, covariance = model.mean.numpy(), oracles.ppca_covariance(model.weight.numpy(), 0.4)
-    curve = exact_curve(model, x)
-    for size in range(1, 6):
-        marginals = [oracles.gaussian_marginal(mean, covariance, row, oracles.rest(5, masked))
-                     for row in x.numpy() for masked in oracles.subsets(5, size)]
-        truncated = curve.truncated(size)
-        assert truncated.mean == pytest.approx(model.log_prob(x).mean().item() - np.mean(marginals), abs=1e-11)
-        assert truncated.stderr == 0
-    assert curve.truncated(5) == curve.area()
-    estimated = score_curve(model, x, num_masks=50, generator=generator)
-    part = estimated.truncated(3)
-    assert part.mean == pytest.approx(estimated.mean[:3].sum())
-    assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
-
-
 @every_way
-def test_memory_stays_bounded(options, generator):
-    """Whatever the number of rows and masks, a model is asked for at most `max_elements` answers at once."""
-    model, x = one_nat_each(4), torch.zeros(60, 4, dtype=torch.float64)
-    curve = score_curve(model, x, num_masks=100, generator=generator, max_elements=1000, **options)  # 24,000 per size
-    assert max(map(torch.numel, model.asked)) <= 1000 and 4 * 24 <= len(model.asked) < 4 * 40
-    np.testing.assert_array_equal(curve.mean, -np.ones(4))
-    assert curve.area().mean == -4
+def test_blocks_bound_memory_and_change_nothing(options, generator):
+    """A model is asked for at most `max_elements` answers at once; the masks are the same in one block or in many."""
+    model, x = ramp(), torch.rand(60, 5, generator=generator)
+
+    def answers(**bound):
+        curve = score_curve(model, x, num_masks=100, generator=torch.Generator().manual_seed(2), **options, **bound)
+        found = [exact_curve(model, x, **bound).rows, chain_rule(model, x, all_orders(5), **bound)]
+        return found + [curve.mean, curve.variance] * curve.shared  # with masks of their own, blocks draw others
+
+    whole = answers()
     model.asked.clear()
-    exact_curve(model, torch.zeros(200, 4, dtype=torch.float64), max_elements=1000)
-    chain_rule(model, torch.zeros(200, 4, dtype=torch.float64), all_orders(4), max_elements=1000)
+    blocks = answers(max_elements=1000)
     assert 500 < max(map(torch.numel, model.asked)) <= 1000
-
-
-def test_blocks_change_nothing():
-    """The same masks, asked about in one block or in many, give the same answers."""
-    model = a_model()
-    x = model.sample(12, generator=torch.Generator().manual_seed(1))
-
-    def answers(**options):
-        seeded = torch.Generator().manual_seed(2)
-        curve = score_curve(model, x, num_masks=9, keep_rows=True, generator=seeded, **options)
-        return (curve.rows, curve.variance, exact_curve(model, x, **options).rows,
-                chain_rule(model, x, all_orders(5)[:7], **options))
-
-    for one, other in zip(answers(), answers(max_elements=70), strict=True):  # less than one order, or one size's masks
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
-
-
-def test_sizes_are_sorted_and_counted_once(generator):
-    curve = score_curve(one_nat_each(5), torch.zeros(3, 5), [5, 2, 2], num_masks=2, generator=generator)
-    assert curve.sizes.tolist() == [2, 5] and curve.weights.tolist() == pytest.approx([3, 2])
+    for one, other in zip(whole, blocks, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_order_spread_measures_disagreement(generator):
@@ -222,16 +199,10 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, gene
     assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
     assert dof == (1 if num_passes > 10 else num_passes // 2)
+    joint = a_model()  # for which two orders agree
+    value, error, _ = estimate_area(joint, x[:1], num_passes, generator=generator)
+    assert (abs(value - joint.log_prob(x[:1])) < 1e-12 and error < 1e-12) == (num_passes > 9)
     # no more passes than it was given
     counted = one_nat_each(5)
     estimate_area(counted, torch.zeros(1, 5), num_passes, generator=generator)
     assert sum(map(torch.numel, counted.asked)) <= 5 * num_passes
-
-
-def test_an_area_from_two_orders_on_has_no_noise_for_a_joint_distribution(generator):
-    model = a_model()
-    x = model.sample(3, generator=generator)
-    value, error, dof = estimate_area(model, x, 10, generator=generator)
-    torch.testing.assert_close(value, model.log_prob(x), rtol=0, atol=1e-12)
-    assert error.max() < 1e-12 and dof == 1
-    assert estimate_area(model, x, 8, generator=generator)[1].min() > 0

@@ -1,9 +1,8 @@
-"""A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable, and log p(x) by annealing as a check.
+"""A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable.
 
 `Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is first placed on the
 highest peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo, Cappé et al. 2004). That
-proposal has one peak per row, so it cannot reveal a peak that the search missed. `annealed_log_prob` starts from the
-whole prior and uses neither peaks nor encoders (Neal 2001; Del Moral et al. 2006).
+proposal has one peak per row, so it cannot reveal a peak that the search missed.
 """
 
 import math
@@ -14,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_choice, check_count
-from ..draws import multinomial, rand, randn
+from ..draws import randn
 from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
 
@@ -45,7 +44,7 @@ class StudentT:
 
     def fitted(self, z: Tensor, log_weight: Tensor) -> "StudentT":
         """Student's t with the mean and covariance of weighted draws; very uneven weights are tempered first."""
-        share = (_tempered(log_weight, LEAST_SIZE) * log_weight).softmax(0)[..., None]  # [S, N, 1]
+        share = (tempered(log_weight, LEAST_SIZE) * log_weight).softmax(0)[..., None]  # [S, N, 1]
         mean = (share * z).sum(0)
         apart = z - mean
         covariance = torch.einsum("sni,snj->nij", share * apart, apart)
@@ -172,56 +171,6 @@ class Importance:
         return blocks(x, observed, step)
 
 
-@torch.no_grad()
-def annealed_log_prob(vae: DeepVAE, x: Tensor, *, generator: Generator, num_draws: int = 64,
-                      num_moves: int = 5) -> Tensor:
-    """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
-
-    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from 0 to 1. Each rise
-    halves the effective sample size; the draws are then resampled by weight and make `num_moves` Metropolis steps. This
-    is slow (some hundred decoder passes per row) but needs neither encoder, nor peaks, nor a proposal: a check on
-    `Importance`. Raises ValueError: counts below 1 (num_draws: below 2), x that does not fit.
-    """
-    check_count(num_draws, "num_draws", at_least=2)
-    check_count(num_moves, "num_moves")
-    x = checked(x, torch.ones_like(x, dtype=torch.bool), vae)[0]
-    vae, x, total = vae.condensed(x)
-    inverse_temperature = torch.zeros_like(total)
-    z = randn((num_draws, len(x), vae.num_latents), x, generator)
-    log_likelihood = vae.token_log_prob(x, z).sum(-1)  # log p(x | z) [S, N]
-    while (inverse_temperature < 1).any():
-        left = 1 - inverse_temperature
-        rise = left * _tempered(left * log_likelihood, num_draws / 2)
-        rise = torch.where(rise > 0.999 * left, left, rise)  # the last step takes all that is left
-        inverse_temperature = torch.where(rise == left, 1.0, inverse_temperature + rise)
-        log_weight = rise * log_likelihood
-        total = total + log_weight.logsumexp(0) - math.log(num_draws)
-        chosen = multinomial(log_weight.softmax(0).T, num_draws, generator).T  # [S, N]
-        z, log_likelihood = z.gather(0, chosen[..., None].expand_as(z)), log_likelihood.gather(0, chosen)
-        root = _spread_root(z)
-        for _ in range(num_moves):
-            z, log_likelihood = _moved(vae, x, z, log_likelihood, inverse_temperature, root, generator)
-    return total
-
-
-def _moved(vae: DeepVAE, x: Tensor, z: Tensor, log_likelihood: Tensor, inverse_temperature: Tensor, root: Tensor,
-           generator: Generator) -> tuple[Tensor, Tensor]:
-    """The draws z [S, N, K] after one Metropolis step with the scale `root` [N, K, K], and log p(x | z) [S, N]."""
-    width = 2.4 / math.sqrt(vae.num_latents)  # best for a normal density (Roberts, Gelman & Gilks 1997)
-    proposed = z + width * (root @ randn(z.shape, z, generator)[..., None]).squeeze(-1)
-    value = vae.token_log_prob(x, proposed).sum(-1)
-    gain = inverse_temperature * (value - log_likelihood) + 0.5 * (z.square() - proposed.square()).sum(-1)
-    accept = rand(gain.shape, x, generator).log() < gain
-    return torch.where(accept[..., None], proposed, z), torch.where(accept, value, log_likelihood)
-
-
-def _spread_root(z: Tensor) -> Tensor:
-    """A root of the covariance of the draws z [S, N, K]: [N, K, K]."""
-    apart = z - z.mean(0)
-    covariance = torch.einsum("sni,snj->nij", apart, apart) / len(z)
-    return torch.linalg.cholesky(covariance + 1e-6 * torch.eye(z.shape[-1]).to(z))
-
-
 def _weighed(vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
     """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) - log_density [S, N], log_density the proposal's."""
     tokens = vae.token_log_prob(x, z)
@@ -229,7 +178,7 @@ def _weighed(vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: 
     return tokens, torch.where(observed, tokens, 0.0).sum(-1) + log_prior - log_density
 
 
-def _tempered(log_weight: Tensor, size: float) -> Tensor:
+def tempered(log_weight: Tensor, size: float) -> Tensor:
     """The largest power in (0, 1] that leaves the weights [S, N] an effective sample size of at least `size`: [N]."""
     low, high = torch.zeros_like(log_weight[0]), torch.ones_like(log_weight[0])
     for _ in range(30):

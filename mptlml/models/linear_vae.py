@@ -65,33 +65,8 @@ class LinearVAE:
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
-        chance = _mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
+        chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
         return at_masked(chance.log(), x, observed)
-
-    def masked_sums(self, x: Tensor, observed: Tensor) -> Tensor:
-        """Sum over masked tokens of log p(x_j | x_R), nats per row, averaged over rows: [P] for x [P, N, D].
-
-        observed [P, D]: mask p is that of the rows x[p]. The numbers are those of `conditional_log_prob`, computed only
-        at the masked tokens: at 15% a sixth of the work. A mask that masks no token has the sum 0. Raises ValueError: x
-        that is not [P, N, D], observed that is not [P, D].
-        """
-        if x.ndim != 3 or observed.shape != (x.shape[0], x.shape[2]):
-            raise ValueError(f"rows [P, N, D] need masks [P, D], got {tuple(x.shape)} and {tuple(observed.shape)}")
-        shares, sums = self.posterior(x, observed[:, None]), []
-        for rows, share, hidden in zip(x, shares, ~observed, strict=True):
-            logits = self.rule.nodes @ self.weight[hidden].T + self.bias[hidden]  # [Q, masked]
-            sums.append(_mixed(share, logits, rows[:, hidden]).log().sum(-1).mean())
-        return torch.stack(sums)
-
-    def information(self) -> Tensor:
-        """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
-
-        It is the mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
-        """
-        y = torch.cat([self.rule.nodes, torch.ones_like(self.rule.nodes[:, :1])], -1)
-        outer = self.rule.log_weights.exp()[:, None] * (y[:, :, None] * y[:, None, :]).flatten(1)  # [Q, (K + 1)^2]
-        chance = self.logits.sigmoid()
-        return ((chance * (1 - chance)).T @ outer).unflatten(-1, (self.num_latents + 1,) * 2)
 
     def mode(self, x: Tensor, observed: Tensor, *, num_steps: int = 30,
              tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
@@ -163,7 +138,7 @@ def _log_sum_exp(x: Tensor) -> Tensor:
     return top[..., 0] + (x - top).clamp(min=-80).exp().sum(-1).log()
 
 
-def _mixed(shares: Tensor, logits: Tensor, x: Tensor) -> Tensor:
+def mixed(shares: Tensor, logits: Tensor, x: Tensor) -> Tensor:
     """sum_q shares_q p(x_j | eta_qj), [..., J], for x [..., J], shares [..., Q], logits [Q, J]."""
     one = shares @ logits.sigmoid()
     zero = 1 - one

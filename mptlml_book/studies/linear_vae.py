@@ -20,6 +20,7 @@ from mptlml.checks import check_binary, check_choice, check_count
 from mptlml.draws import rand, randn, randperm
 from mptlml.masks import random_masks
 from mptlml.models import LinearVAE, Rule, disc_rule, hermite_rule
+from mptlml.models.linear_vae import mixed
 from mptlml.protocol import all_observed
 from mptlml.training import History, fit
 
@@ -148,6 +149,18 @@ def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Ten
     return max(turned, key=lambda w: best_diagonal_elbo(images.model(w, bias), x).mean().item())
 
 
+def information(model: LinearVAE) -> Tensor:
+    """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
+
+    It is the mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
+    """
+    nodes, weights = model.rule.nodes, model.rule.log_weights.exp()
+    y = torch.cat([nodes, torch.ones_like(nodes[:, :1])], -1)
+    outer = weights[:, None] * (y[:, :, None] * y[:, None, :]).flatten(1)  # [Q, (K + 1)^2]
+    chance = model.logits.sigmoid()
+    return ((chance * (1 - chance)).T @ outer).unflatten(-1, (y.shape[1], y.shape[1]))
+
+
 class NaturalGradient(torch.optim.Optimizer):
     """Climbs along F^-1 times the gradient, with F the `information` of each pixel, for the parameters [weight, bias].
 
@@ -170,10 +183,10 @@ class NaturalGradient(torch.optim.Optimizer):
         """One step of the natural gradient for every pixel."""
         for group in self.param_groups:
             weight, bias = group["params"]
-            information = LinearVAE(weight, bias, self.rule).information()
-            eye = torch.eye(information.shape[-1], dtype=weight.dtype, device=weight.device)
+            known = information(LinearVAE(weight, bias, self.rule))
+            eye = torch.eye(known.shape[-1], dtype=weight.dtype, device=weight.device)
             slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
-            move = torch.linalg.solve(information + group["damping"] * eye, slope)
+            move = torch.linalg.solve(known + group["damping"] * eye, slope)
             move *= group["lr"] if group["maximize"] else -group["lr"]
             move *= (group["longest"] / move.norm(dim=-1, keepdim=True)).clamp(max=1)
             weight += move[:, :-1]
@@ -219,10 +232,15 @@ def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, obser
                      weights: Tensor | float = 1.0) -> Tensor:
     """D times the weighted mean of S(x; m) over the masks [P, D], nats per row, a scalar.
 
-    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1.
+    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1. The numbers are those of
+    the model's `conditional_log_prob`, computed only at the masked pixels: at 15% a sixth of the work.
     """
     used, sizes = images.used.to(rows.device), (~observed).sum(-1).cpu()
-    sums = model.masked_sums(rows, observed[:, used]) + (~observed[:, ~used]).sum(-1) * images.black
+    in_use, found = observed[:, used], []
+    for part, share, hidden in zip(rows, model.posterior(rows, in_use[:, None]), ~in_use, strict=True):
+        logits = model.rule.nodes @ model.weight[hidden].T + model.bias[hidden]  # [Q, masked]
+        found.append(mixed(share, logits, part[:, hidden]).log().sum(-1).mean())
+    sums = torch.stack(found) + (~observed[:, ~used]).sum(-1) * images.black
     return images.num_tokens * (sums * torch.as_tensor(weights / sizes.to(sums.dtype)).to(rows.device)).mean()
 
 
@@ -323,8 +341,8 @@ def maximise_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: 
     rules = [disc_rule(spacing, RADIUS, generator=generator) for _ in masks]
 
     begin = torch.cat([weight, bias[:, None]], 1).detach().double()
-    information = LinearVAE(begin[:, :2], begin[:, 2], disc_rule(0.5, 4.0)).information()
-    root = torch.linalg.cholesky(information + 0.01 * torch.eye(3))  # [U, 3, 3]
+    known = information(LinearVAE(begin[:, :2], begin[:, 2], disc_rule(0.5, 4.0)))
+    root = torch.linalg.cholesky(known + 0.01 * torch.eye(3))  # [U, 3, 3]
 
     def unscaled(scaled: Tensor) -> Tensor:
         return begin + torch.linalg.solve_triangular(root.mT, scaled[..., None], upper=True)[..., 0]
