@@ -1,1 +1,1 @@
-"""Side-by-side timings, and longer runs whose small results are kept with the book: python -m benchmarks [NAME]."""
+"""The long runs whose small results are kept with the book, and what building takes: python -m benchmarks NAME."""

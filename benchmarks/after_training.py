@@ -14,7 +14,7 @@ from torch import Generator
 
 from mptlml.models import MaskedTransformer
 from mptlml_book.studies.after_training import DOMAINS, LABELLED, TUNING_NUMBERS, afterwards, foretellers
-from mptlml_book.studies.known_language import NUM_STEPS, WORDS, kept, pretrain
+from mptlml_book.studies.known_language import NUM_STEPS, WORDS, pretrain, train_or_load
 
 from .known_language import FIRST_SEED, tuned
 from .results import FOLDER, write_results
@@ -45,7 +45,7 @@ def run(kind, num_steps, seed):
         net, _ = pretrain("uniform sizes", seed=seed, num_steps=num_steps, learning_rate=rate, shuffle=True)
         seconds = time.process_time() - began
     else:
-        net, seconds = kept(NETWORKS, kind, seed=seed, num_steps=num_steps, learning_rate=rate)
+        net, seconds = train_or_load(NETWORKS, kind, seed=seed, num_steps=num_steps, learning_rate=rate)
     began = time.process_time()
     about = foretellers(net, kind if kind in KINDS else "uniform sizes", seed=seed)
     used = afterwards(net, seed=seed)

@@ -1,8 +1,8 @@
 """The long runs behind Chapter 11: python -m benchmarks known_language GROUP [SEEDS]
 
 Each group trains networks of `mptlml_book.studies.known_language` and writes book/data/known_language_GROUP.csv, one
-line for each network: what it is, its readings against exact values in nats per row (`read` says what each is), and the
-CPU seconds of its training. SEEDS: how many seeds (default: what PLAN says). Networks are kept in
+line for each network: what it is, its readings against exact values in nats per row (`read_network` says what each is),
+and the CPU seconds of its training. SEEDS: how many seeds (default: what PLAN says). Networks are kept in
 _build/known_language, so that a group with more seeds trains the new ones only. One after the other, since each needs
 the rates that the first chooses:
 
@@ -29,8 +29,8 @@ from mptlml_book.studies.known_language import (
     SCHEMES,
     SMALL,
     carry_on,
-    kept,
-    read,
+    read_network,
+    train_or_load,
 )
 
 from .results import FOLDER, write_results
@@ -83,13 +83,13 @@ def units(group, num_seeds):
 
 def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"]):
     """The one line of a network, trained and read as its group asks."""
-    net, seconds = kept(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
-                        width=width)
+    net, seconds = train_or_load(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate,
+                                 num_tokens=num_tokens, width=width)
     carried = num_steps // 10 if group == "carry" else 0
     if carried:
         net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
     options = dict(num_rows=32, at=AT_128) if num_tokens == 128 else {}
-    found = read(net, scheme, seed=seed, num_orders=PLAN[group][-1], **options)
+    found = read_network(net, scheme, seed=seed, num_orders=PLAN[group][-1], **options)
     texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
     texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
     about = scheme, num_tokens, width, num_steps, rate, seed, carried

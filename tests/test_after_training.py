@@ -20,11 +20,11 @@ from mptlml_book.studies.after_training import (
     domain,
     fine_tune,
     foretellers,
+    middle_states,
     probe,
     regret,
-    states,
     topic_posterior,
-    with_one,
+    with_constant,
 )
 from mptlml_book.studies.known_language import NOUNS, VERBS, WORDS, language, pretrain
 
@@ -69,7 +69,7 @@ def test_the_probe_is_that_of_scikit_learn(generator):
     labels = torch.randint(3, (2, 60), generator=generator)
     found = probe(inputs, labels, 3)
     for weight, x, y in zip(found, inputs, labels, strict=True):
-        theirs = LogisticRegression(C=1, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(with_one(x), y)
+        theirs = LogisticRegression(C=1, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(with_constant(x), y)
         assert torch.allclose(weight, torch.from_numpy(theirs.coef_.T), atol=1e-5)
 
 
@@ -97,7 +97,7 @@ def test_the_states_are_those_that_the_readout_sees(generator):
     x = language().sample(5, generator=generator)
     with torch.no_grad():
         answer = net(x, torch.ones_like(x, dtype=torch.bool))[:, 15]
-        assert torch.allclose(net.readout(states(net, x)).log_softmax(-1), answer, atol=1e-6)
+        assert torch.allclose(net.readout(middle_states(net, x)).log_softmax(-1), answer, atol=1e-6)
 
 
 def test_fine_tuning_learns_in_a_copy(generator):
@@ -111,7 +111,7 @@ def test_fine_tuning_learns_in_a_copy(generator):
     assert torch.equal(net.embedding.weight, before[1]) and not torch.equal(tuned.embedding.weight, before[1])
     assert torch.equal(tuned.readout.weight, before[0]) and not head.any()  # the readout has no part in it
     with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(with_one(states(tuned, x)) @ weight, labels)
+        loss = torch.nn.functional.cross_entropy(with_constant(middle_states(tuned, x)) @ weight, labels)
     assert loss < math.log(3) - 0.01
 
 
@@ -129,7 +129,7 @@ class Knower:
 
 def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     truth = language()
-    monkeypatch.setattr(study, "states", lambda net, x: topic_posterior(truth, x).log())
+    monkeypatch.setattr(study, "middle_states", lambda net, x: topic_posterior(truth, x).log())
     found = afterwards(Knower(truth), seed=1, tuned=False)
     assert abs(found["fill, home"]) < 1e-9 and abs(found["write, home"]) < 1e-9
     assert 0 <= found["probe 512, home"] < found["probe 8, home"] < 0.1
@@ -148,7 +148,7 @@ def test_to_fill_is_to_answer_for_one_word_with_all_others_in_view(monkeypatch):
             return torch.where(((~observed).sum(-1) == 1)[..., None, None], known, -math.log(len(WORDS)))
 
     truth = language()
-    monkeypatch.setattr(study, "states", lambda net, x: topic_posterior(truth, x).log())
+    monkeypatch.setattr(study, "middle_states", lambda net, x: topic_posterior(truth, x).log())
     found = afterwards(OneAtATime(truth), seed=1, tuned=False)
     assert abs(found["fill, home"]) < 1e-9 and found["write, home"] > 10
 

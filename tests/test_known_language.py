@@ -15,14 +15,14 @@ from mptlml import chain_rule, objectives, random_orders
 from mptlml.models import MaskedTransformer, Shortfall
 from mptlml_book.studies.known_language import (
     OBJECTIVES,
-    along,
     carry_on,
     hide_more,
-    kept,
     language,
+    log_prob_along,
     pretrain,
-    read,
+    read_network,
     sentence,
+    train_or_load,
     weighted_size,
 )
 
@@ -96,14 +96,14 @@ def test_the_learning_rate_warms_up_and_decays():
     assert moved[0] == pytest.approx(1e-4, rel=1e-2) and 0.8e-4 < moved[1] < 1.2e-4
 
 
-@pytest.mark.parametrize("call", [pretrain, partial(read, language())])
+@pytest.mark.parametrize("call", [pretrain, partial(read_network, language())])
 def test_an_unknown_scheme_is_refused(call):
     with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
         call("curriculum", seed=0)
 
 
 def test_the_readings_of_the_language_itself_are_all_zero():
-    found = read(language(), "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    found = read_network(language(), "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert all(np.abs(found[name]).max() < 1e-9 for name in found)
 
 
@@ -112,15 +112,15 @@ def test_the_readings_are_those_of_the_general_functions(generator):
     truth = language(16)
     net = MaskedTransformer(16, truth.vocab_size, width=8, num_layers=1, generator=generator)
     x, orders = truth.sample(5, generator=generator), random_orders(16, 3, generator=generator)
-    log_prob, below = (torch.stack(part) for part in zip(*along(net, truth, x, orders), strict=True))
+    log_prob, below = (torch.stack(part) for part in zip(*log_prob_along(net, truth, x, orders), strict=True))
     with torch.no_grad():
         assert torch.allclose(log_prob, chain_rule(net, x, orders).sum(-1).double(), atol=1e-4)
         assert torch.allclose(below, chain_rule(Shortfall(net, truth), x, orders).sum(-1), atol=1e-4)
-    found = read(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    found = read_network(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert found["gap"] == pytest.approx(sum(found["curve"]))
     assert found["gap"] + found["mixture"] < 0 < found["mixture_half"] < found["mixture"] < found["spread"] * 4
-    assert found == read(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
-    alone = read(net, "fixed 15%", seed=1, num_rows=32, num_orders=0)
+    assert found == read_network(net, "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    alone = read_network(net, "fixed 15%", seed=1, num_rows=32, num_orders=0)
     assert "mixture" not in alone
     assert alone["left to right"] == pytest.approx(alone["gap"], rel=0.1)  # all orders cost an untrained network alike
 
@@ -136,7 +136,7 @@ class Reader:
 
 
 def test_left_to_right_is_the_order_in_which_one_reads():
-    found = read(Reader(language(16)), "uniform sizes", seed=1, num_rows=16, num_orders=4)
+    found = read_network(Reader(language(16)), "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert abs(found["left to right"]) < 1e-9 and abs(found["best order"]) < 1e-9
     assert found["gap"] < -1 and found["15%"] < -1 and found["spread"] > 0.1
 
@@ -150,12 +150,12 @@ def test_a_network_is_carried_on_in_a_copy():
 
 def test_a_kept_network_comes_back(tmp_path, monkeypatch):
     options = dict(seed=3, num_steps=2, learning_rate=1e-2, width=8, num_layers=1)
-    net, seconds = kept(tmp_path / "networks", "15%, 80/10/10", **options)
+    net, seconds = train_or_load(tmp_path / "networks", "15%, 80/10/10", **options)
     monkeypatch.setattr("mptlml_book.studies.known_language.pretrain", None)  # nothing is trained again
-    again, same = kept(tmp_path / "networks", "15%, 80/10/10", **options)
+    again, same = train_or_load(tmp_path / "networks", "15%, 80/10/10", **options)
     assert same == seconds and torch.equal(net.embedding.weight, again.embedding.weight)
     with pytest.raises(TypeError):
-        kept(tmp_path / "networks", "15%, 80/10/10", **options | dict(seed=4))
+        train_or_load(tmp_path / "networks", "15%, 80/10/10", **options | dict(seed=4))
 
 
 @pytest.mark.parametrize("file", sorted(benchmark.FOLDER.glob("known_language_*.csv")), ids=lambda file: file.stem)

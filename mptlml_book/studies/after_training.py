@@ -84,23 +84,23 @@ def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
     The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
     """
     states = truth.state_posterior(x, all_observed(truth.num_tokens))
-    return states[:, place(truth.num_tokens)].unflatten(-1, (-1, PHASES)).sum(-1)
+    return states[:, middle_index(truth.num_tokens)].unflatten(-1, (-1, PHASES)).sum(-1)
 
 
-def place(num_tokens: int) -> int:
+def middle_index(num_tokens: int) -> int:
     """The index of the middle word."""
     return (check_count(num_tokens, "num_tokens") - 1) // 2
 
 
-def states(net: MaskedTransformer, x: Tensor) -> Tensor:
+def middle_states(net: MaskedTransformer, x: Tensor) -> Tensor:
     """The network's last state at the middle word of each visible row x [N, D], as its readout sees it: [N, width].
 
     The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
     """
-    return net.states(x.long(), all_observed(net.num_tokens))[:, place(net.num_tokens)]
+    return net.states(x.long(), all_observed(net.num_tokens))[:, middle_index(net.num_tokens)]
 
 
-def with_one(inputs: Tensor) -> Tensor:
+def with_constant(inputs: Tensor) -> Tensor:
     """inputs [..., n, K] with a last column of ones, [..., n, K + 1]."""
     return torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1)
 
@@ -115,7 +115,7 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """
     if not (0 <= labels.min() and labels.max() < num_classes):
         raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {labels.min()}..{labels.max()}")
-    inputs, target = with_one(inputs), one_hot(labels, num_classes).to(inputs)
+    inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
     shape = inputs.shape[-1], num_classes
     eye = torch.eye(shape[0] * num_classes).to(inputs)
 
@@ -156,7 +156,7 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
 
     def score() -> Tensor:
         chosen = draws.randperm(len(x), None, generator)[:BATCH]
-        return -cross_entropy(with_one(states(net, x[chosen])) @ weight, labels[chosen])
+        return -cross_entropy(with_constant(middle_states(net, x[chosen])) @ weight, labels[chosen])
 
     fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay_steps=TUNING_STEPS,
         name="fine-tuning")
@@ -182,18 +182,18 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
         with torch.no_grad():
             one = score_curve(shortfall, test, (1,), share_masks=False, generator=generator).mean[0] * net.num_tokens
             written = chain_rule(shortfall, test[:NUM_WRITTEN], torch.arange(net.num_tokens).flip(-1)[None])
-            inputs, read = (states(net, rows).double() for rows in (x, test))
+            inputs, read = (middle_states(net, rows).double() for rows in (x, test))
         found |= {f"fill, {name}": -float(one), f"write, {name}": -float(written.sum(-1).mean())}
         for count, sets in LABELLED.items():
             some = slice(0, count * sets)
             heads = probe(inputs[some].unflatten(0, (sets, count)), labels[some].unflatten(0, (sets, count)),
                           posterior.shape[-1])
-            answer = (with_one(read) @ heads).log_softmax(-1)  # [sets, NUM_TEST, topics]
+            answer = (with_constant(read) @ heads).log_softmax(-1)  # [sets, NUM_TEST, topics]
             found[f"probe {count}, {name}"] = float(regret(posterior, answer).mean())
             if tuned and name == "home" and count in TUNING_NUMBERS:
                 other, head = fine_tune(net, x[:count], labels[:count], heads[0], generator=generator)
                 with torch.no_grad():
-                    answer = (with_one(states(other, test)) @ head).double().log_softmax(-1)
+                    answer = (with_constant(middle_states(other, test)) @ head).double().log_softmax(-1)
                 found[f"tune {count}, {name}"] = float(regret(posterior, answer))
     return found
 

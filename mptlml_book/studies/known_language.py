@@ -39,7 +39,7 @@ BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 SMALL, LARGE = dict(width=48), dict(width=192)  # options of MaskedTransformer: 88 thousand weights, 1.3 million
 
 
-def tokens(share: float, num_tokens: int) -> int:
+def count_of_share(share: float, num_tokens: int) -> int:
     """The whole number of tokens nearest to a share of all: of 32 tokens, 15% are 5 and 40% are 13."""
     return round(share * num_tokens)
 
@@ -66,7 +66,7 @@ def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, g
 
 
 def _fixed(share: float) -> Callable[[Any, Tensor, Generator], Tensor]:
-    return lambda net, x, g: objectives.fixed_size(net, x, tokens(share, net.num_tokens), share_masks=False,
+    return lambda net, x, g: objectives.fixed_size(net, x, count_of_share(share, net.num_tokens), share_masks=False,
                                                    generator=g)
 
 
@@ -76,11 +76,12 @@ SCHEMES: dict[str, Callable[[Any, Tensor, Generator], Tensor]] = {
     "weighted sizes": lambda net, x, g: weighted_size(net, x, generator=g),
     "fixed 40%": _fixed(0.4),
     "fixed 15%": _fixed(0.15),
-    "15%, 80/10/10": lambda net, x, g: objectives.eighty_ten_ten(net, x, tokens(0.15, net.num_tokens), generator=g),
+    "15%, 80/10/10": lambda net, x, g: objectives.eighty_ten_ten(net, x, count_of_share(0.15, net.num_tokens),
+                                                                 generator=g),
 }
 HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
 OBJECTIVES = SCHEMES | {HIDE_MORE: lambda net, x, g: hide_more(
-    net, x, tokens(0.4, net.num_tokens), tokens(0.15, net.num_tokens), generator=g)}
+    net, x, count_of_share(0.4, net.num_tokens), count_of_share(0.15, net.num_tokens), generator=g)}
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
@@ -148,7 +149,7 @@ def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gener
                track_every=track_every, name=scheme)
 
 
-def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
+def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
          **shape: int) -> tuple[MaskedTransformer, float]:
     """The network of `pretrain`, from a file in `folder` where it was trained before: (network, CPU seconds).
 
@@ -172,7 +173,7 @@ def kept(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate:
     return net, seconds
 
 
-def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
+def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
          at: Sequence[int] | None = None) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
@@ -198,7 +199,7 @@ def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, n
     x = truth.sample(4 * num_rows, generator=generator)
     curve = score_curve(shortfall, x[:num_rows], at, share_masks=False, generator=generator)
     area = curve.area(rows="sample")
-    single = 1, tokens(0.15, length), tokens(0.4, length)
+    single = 1, count_of_share(0.15, length), count_of_share(0.4, length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
     ahead = torch.arange(length)
@@ -210,7 +211,7 @@ def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, n
              "left to right": float(one.mean()), "order_error": float(one.std() / num_rows**0.5)}
     if num_orders:
         orders = torch.cat([random_orders(length, num_orders, generator=generator), ahead[None], ahead.flip(0)[None]])
-        every = along(net, truth, x[:num_rows // 8], orders)
+        every = log_prob_along(net, truth, x[:num_rows // 8], orders)
         log_prob, below = (torch.stack(part) for part in zip(*every, strict=True))  # [orders, rows]
         half = num_rows // 16
         first, second = below[:, :half].mean(1), below[:, half:].mean(1)  # [orders]
@@ -223,7 +224,8 @@ def read(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, n
     return found
 
 
-def along(net: VocabularyModel, truth: VocabularyModel, x: Tensor, orders: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+def log_prob_along(net: VocabularyModel, truth: VocabularyModel, x: Tensor,
+                   orders: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """For each of the orders [Q, D]: log q(x) by the chain rule, and minus KL(truth || q) summed along it, nats [N].
 
     The second has the mean of log q(x) - log p(x), without the noise of the words that happen to stand in x [N, D].
