@@ -150,7 +150,7 @@ def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gener
 
 
 def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
-         **shape: int) -> tuple[MaskedTransformer, float]:
+                  **shape: int) -> tuple[MaskedTransformer, float]:
     """The network of `pretrain`, from a file in `folder` where it was trained before: (network, CPU seconds).
 
     The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
