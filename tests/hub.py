@@ -46,7 +46,7 @@ class Hub(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     folder: Path
-    fault = ""  # "busy" (429), "busy later" with files, "stall", "break" in the middle of a file, "portal"; "" for none
+    fault = ""  # "busy" (429) or "stall", also "... later", with files; "break" in a file, "portal"; "" for none
     asked: list[str]
 
     def do_HEAD(self):
@@ -59,9 +59,11 @@ class Hub(BaseHTTPRequestHandler):
         self.asked.append(f"{self.command} {self.path}")
 
     def _answer(self):
-        if self.fault == "busy" or self.fault == "busy later" and ("resolve" in self.path or self.path.endswith("gz")):
+        fault, _, later = self.fault.partition(" ")
+        due = not later or "resolve" in self.path or self.path.endswith("gz")
+        if fault == "busy" and due:
             return self._send(429, b"too many requests")
-        if self.fault == "stall":
+        if fault == "stall" and due:
             time.sleep(20)
             return
         if self.fault == "portal":

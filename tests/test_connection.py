@@ -13,7 +13,9 @@ exec(open(os.environ["MIRROR"]).read())
 if most := os.environ.get("LARGEST_FILE"):
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(most), int(most)))
 from mptlml_book.data.images import load_images
+from mptlml_book.data import text
 from mptlml_book.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
+text.MOST_SECONDS = 10
 from mptlml.text import MaskedLM
 found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer(), load_images("mnist", 30)]
 for one in found:
@@ -48,13 +50,13 @@ def test_what_was_fetched_is_kept(folder, tmp_path):
         assert load(tmp_path, address, folder)[0] == THERE and len(handler.asked) == asked
 
 
-@pytest.mark.parametrize("fault", ["busy", "busy later", "stall", "break", "portal", "full disk"])
+@pytest.mark.parametrize("fault", ["busy", "busy later", "stall", "stall later", "break", "portal", "full disk"])
 def test_a_connection_that_fails_leaves_stand_ins_and_the_next_takes_up(fault, folder, tmp_path):
     with serving(folder, fault) as (address, handler):
         lines, seconds = load(tmp_path, address, folder, **{"LARGEST_FILE": "4000"} if fault == "full disk" else {})
         assert [line.endswith("|True") for line in lines] == [True] * 5, lines
         assert seconds < 60
-        if fault not in ("busy later", "break", "full disk"):  # the others deliver nothing that could be left
+        if fault in ("busy", "stall", "portal"):  # these deliver nothing that could be left
             return
         handler.fault = ""
         lines, _ = load(tmp_path, address, folder)

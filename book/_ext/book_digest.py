@@ -97,9 +97,10 @@ class Package:
 
 
 def listing(folder: str | Path, *patterns: str) -> list[str]:
-    """Names and sizes below a folder (not where it lies), so that real data and a stand-in never share a digest."""
+    """Names, sizes and times below a folder (not where it lies), so that other data never share a digest."""
     files = sorted({path for pattern in patterns for path in Path(folder).glob(pattern) if path.is_file()})
-    return [f"{path.relative_to(folder).as_posix()} {path.stat().st_size}" for path in files]
+    about = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
+    return [f"{name} {found.st_size} {found.st_mtime:.0f}" for name, found in about]
 
 
 def data_at_hand(modules: list[str]) -> list[str]:
@@ -110,9 +111,10 @@ def data_at_hand(modules: list[str]) -> list[str]:
         found += listing(said("MPTLML_DATA") or cached / "mptlml", "MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
     if "mptlml_book.data.text" in modules:
         home = Path(said("HF_HOME") or cached / "huggingface")
-        found += listing(said("HF_HUB_CACHE") or home / "hub", "models--google-bert--*/snapshots/**/*")
-        found += listing(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow")
         name = said("MPTLML_MASKED_LM", "")
+        models = [f"models--{model.replace('/', '--')}/snapshots/**/*" for model in ("google-bert/*", name) if model]
+        found += listing(said("HF_HUB_CACHE") or home / "hub", *models)
+        found += listing(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow")
         found += [name, *(listing(name, "**/*") if name else [])]
     if "mptlml_book.studies.real_network" in modules:
         found += [name for name in ("antiberty", "anarci") if importlib.util.find_spec(name)]

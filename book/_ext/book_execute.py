@@ -38,8 +38,9 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path,
     beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
     """
     env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
-    if env.get("MPTLML_DATA"):  # kernels start in that folder, where a relative path would mean another one
-        env["MPTLML_DATA"] = os.path.abspath(env["MPTLML_DATA"])
+    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        if os.path.isdir(env.get(name, "")):  # kernels start in that folder, where a relative path is another one
+            env[name] = os.path.abspath(env[name])
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
                "--nbmake-kernel=python3", "-p", "no:cacheprovider", "-n", str(jobs), "--maxschedchunk=1"]
     with tempfile.TemporaryDirectory(prefix=".run-", dir=root, ignore_cleanup_errors=True) as folder:

@@ -56,7 +56,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
     if num_orders == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
     settings = dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, seed=seed,
-                    model=lm.model.config.name_or_path, weights=_weights(lm.model), dtype=str(lm.dtype),
+                    model=lm.model.config.name_or_path, weights=weights_digest(lm.model), dtype=str(lm.dtype),
                     device=lm.device.type, batch_tokens=lm.batch_tokens)
     heads = [dict(text=number, begins=text[:40], digest=_digest(lm, text, own_ids))
              for number, text, own_ids in zip(numbers, texts, corpus.rows, strict=True)]
@@ -178,7 +178,7 @@ def _digest(lm: MaskedLM, text: str, ids: Tensor) -> str:
     return hashlib.sha256(json.dumps([text, read]).encode()).hexdigest()[:16]
 
 
-def _weights(model: Any) -> str:
+def weights_digest(model: Any) -> str:
     """Sixteen hexadecimal digits that tell a model's weights and configuration from others, whatever its name."""
     settings = {key: value for key, value in model.config.to_diff_dict().items()
                 if key not in ("_name_or_path", "transformers_version")}

@@ -3,8 +3,10 @@
 import http.client
 import io
 import logging
+import signal
 import socket
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +14,10 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from functools import cache
 
 PROBE_SECONDS = 3
+
+
+class Late(BaseException):
+    """It took too long. No library takes it for an error of its own, after which it would try again."""
 
 
 @cache
@@ -28,6 +34,25 @@ def is_reachable(address: str, begins: bytes = b"") -> bool:
         return not begins and error.code in (403, 404)
     except (OSError, ValueError, http.client.HTTPException):
         return False
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Leave this block by `Late` once it has taken so many seconds, where the system and the thread allow it."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(*_: object) -> None:
+        raise Late(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, leave)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager

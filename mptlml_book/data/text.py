@@ -18,7 +18,7 @@ from tqdm import TqdmWarning
 from mptlml.extras import needs
 
 from . import digest_of
-from .probe import is_reachable, quiet_network
+from .probe import Late, is_reachable, quiet_network, within
 
 with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
     warnings.simplefilter("ignore", TqdmWarning)
@@ -28,6 +28,7 @@ Loaded = TypeVar("Loaded")
 SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 BERT = "google-bert/bert-base-uncased"
+MOST_SECONDS = 300  # for what a hub delivers slowly, or not at all: the weights of BERT are 0.4 GB
 _failed: list[Any] = []  # what the hub did not deliver in this session
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -130,7 +131,8 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
 def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
     """What `load(local)` returns: from the Hugging Face cache (local=True) or else, with a connection, from the hub.
 
-    None where neither has it whole, whatever `load` raises; a hub that failed once is not asked again. If `name` is a
+    None where neither has it whole, whatever `load` raises, or after MOST_SECONDS; a hub that failed once is not asked
+    again. If `name` is a
     folder, that alone is read, and what `load` raises is raised. Nothing is printed on a page meanwhile.
     """
     with needs("book"):  # before stderr is redirected: these libraries log to the stderr of their import
@@ -142,9 +144,9 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
         if not local and not _online():
             return None
         try:
-            with quiet_network(), _offline() if local else contextlib.nullcontext():
+            with quiet_network(), _offline() if local else within(MOST_SECONDS):
                 return load(local)
-        except Exception:  # as many kinds as there are libraries: nothing in the cache, a part of it, a full disk
+        except (Exception, Late):  # of as many kinds as there are libraries: nothing in the cache, a part, a full disk
             if not local:
                 _failed.append(load)
     return None

@@ -22,6 +22,7 @@ from torch import Generator, Tensor
 from mptlml import draws, objectives
 from mptlml.checks import check_choice
 from mptlml.extras import needs
+from mptlml.text.corpus_scores import weights_digest
 from mptlml.text.masked_lm import MaskedLM
 from mptlml.text.text_curves import RateCurve
 from mptlml.training import History, fit
@@ -73,8 +74,8 @@ class Network:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits, of its name: the pin says which weights AntiBERTy has."""
-        return digest_of(self.source.encode())
+        """Eight hexadecimal digits, of its name where the pin says which weights it has, else of its weights."""
+        return digest_of((self.source if self.is_real else weights_digest(self.lm.model)).encode())
 
 
 @dataclass(frozen=True, eq=False)
