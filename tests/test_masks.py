@@ -7,16 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import (
-    all_masks,
-    all_orders,
-    count_masks,
-    draws,
-    nested_masks,
-    random_masks,
-    random_orders,
-    stratified_sizes,
-)
+from mptlml import draws
+from mptlml.masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from mptlml.protocol import all_observed, at_masked
 
 
@@ -40,13 +32,6 @@ def test_all_masks_are_all_the_masks(num_tokens):
 def test_random_masks_are_uniform(size, generator):
     drawn = random_masks(5, torch.full((100, 100), size), generator=generator)
     assert uniform(drawn.flatten(0, 1), all_masks(5, size))
-
-
-def test_a_list_of_masks_has_a_limit():
-    """2^20 masks are the most: of 20 tokens every size is listed, of 23 tokens not the size that has 1,144,066."""
-    assert len(all_masks(20, 10)) == 184_756
-    with pytest.raises(ValueError, match="1.14e.06 masks are too many to list: use random_masks"):
-        all_masks(23, 10)
 
 
 def test_no_mask_reaches_into_padding(generator):
