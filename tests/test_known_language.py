@@ -1,4 +1,4 @@
-"""The known study.language: its objectives, the networks trained on it, what is read of them, the stored runs."""
+"""The known language: its objectives, the networks trained on it, what is read of them, the stored runs."""
 
 import csv
 import itertools
@@ -26,6 +26,12 @@ def sizes(model):
     return (~model.asked[-1]).sum(-1).flatten()
 
 
+def averages_to_55(values):
+    """Within four standard errors, below zero."""
+    values = torch.stack(values)
+    return abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+
+
 @pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
     """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size."""
@@ -36,9 +42,7 @@ def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator
         count = torch.bincount(sizes(model) - 1, minlength=10)
         assert (count.view(-1, together).sum(-1) == times).all()
         met[torch.arange(num_rows), sizes(model) - 1] += 1
-    assert (met > 0).all()
-    values = torch.stack(values)
-    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+    assert (met > 0).all() and averages_to_55(values)
 
 
 def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generator):
@@ -47,8 +51,7 @@ def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generat
     for _ in range(400):
         values.append(study.weighted_size(model, torch.zeros(20, 10), generator=generator))
         met += torch.bincount(sizes(model) - 1, minlength=10)
-    values = torch.stack(values)
-    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+    assert averages_to_55(values)
     expected = torch.arange(1, 11) ** -0.5
     expected = expected / expected.sum() * met.sum()
     assert ((met - expected).square() / expected).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000; strata do better
@@ -60,10 +63,9 @@ def test_more_are_hidden_than_scored(generator):
     for _ in range(400):
         values.append(study.hide_more(model, torch.zeros(20, 10), 7, 3, generator=generator))
         assert (sizes(model) == 7).all()
-    values = torch.stack(values)
-    assert abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
+    assert averages_to_55(values)
     # three tokens of ten without replacement: 10 times a mean with variance 8.25 / 3 * 7 / 9, over 20 rows
-    assert values.std() == pytest.approx(10 * math.sqrt(8.25 / 3 * 7 / 9 / 20), rel=0.2)
+    assert torch.stack(values).std() == pytest.approx(10 * math.sqrt(8.25 / 3 * 7 / 9 / 20), rel=0.2)
 
 
 @pytest.mark.parametrize("scheme", study.OBJECTIVES)
@@ -80,24 +82,22 @@ def test_every_scheme_trains_and_the_seed_decides(scheme):
 def test_the_learning_rate_warms_up_and_decays():
     """Adam moves a weight by its rate at first: 5e-3 / 50; the second step's 2 / 50 is halved by the cosine of two."""
     weights = {"weight": lambda net: net.readout.weight.clone()}
-    _, history = study.pretrain("uniform sizes", seed=3, num_steps=2, width=8, num_layers=1, track=weights, track_every=1)
+    options = dict(num_steps=2, width=8, num_layers=1, track=weights, track_every=1)
+    _, history = study.pretrain("uniform sizes", seed=3, **options)
     moved = [float((b - a).abs().max()) for a, b in itertools.pairwise(history.tracked["weight"])]
     assert moved[0] == pytest.approx(1e-4, rel=1e-2) and 0.8e-4 < moved[1] < 1.2e-4
-
-
-@pytest.mark.parametrize("call", [study.pretrain, partial(study.read, study.language())])
-def test_an_unknown_scheme_is_refused(call):
-    with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
-        call("curriculum", seed=0)
 
 
 def test_the_readings_of_the_language_itself_are_all_zero():
     found = study.read(study.language(), "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert all(np.abs(found[name]).max() < 1e-9 for name in found)
+    for call in (study.pretrain, partial(study.read, study.language())):
+        with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
+            call("curriculum", seed=0)
 
 
 def test_the_readings_are_those_of_the_general_functions(generator):
-    """log q and its divergence study.along an order are the chain rule's; the gap is the sum of the curve."""
+    """log q and its divergence along an order are the chain rule's; the gap is the sum of the curve."""
     truth = study.language(16)
     net = MaskedTransformer(16, truth.vocab_size, width=8, num_layers=1, generator=generator)
     x, orders = truth.sample(5, generator=generator), random_orders(16, 3, generator=generator)
@@ -161,11 +161,6 @@ def test_the_stored_runs_are_those_of_the_plan(file):
         curve = [float(value) for value in line["curve"].split()]
         if len(curve) == int(line["num_tokens"]):
             assert sum(curve) == pytest.approx(float(line["gap"]), abs=5e-4) and max(curve) < 0
-
-
-def test_an_unknown_group_ends_the_command():
-    with pytest.raises(SystemExit, match="GROUP is one of: tuning, schemes"):
-        benchmark.main("curriculum")
 
 
 def test_sentences_are_wrapped_words():
