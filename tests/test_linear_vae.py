@@ -88,6 +88,10 @@ def test_a_climb_goes_up_or_stays():
     heights = [height(climb(height, slope_and_precision, start, num_steps=n, tolerance=1e-9)) for n in range(8)]
     assert all((later >= sooner).all() for sooner, later in zip(heights, heights[1:], strict=False))
     assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, num_steps=9, tolerance=1e-9), start)
+    cut = climb(lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, num_steps=9,
+                tolerance=1e-9)
+    assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])  # it stays where the height is a number
+    assert climb(height, slope_and_precision, start[:0], num_steps=9, tolerance=1e-9).shape == (0, 1)
 
 
 def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch):
@@ -130,16 +134,3 @@ def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
         flat = encoder.elbo(0 * model.weight, model.bias, x, generator=generator)
     exact = LinearVAE(0 * model.weight, model.bias, disc_rule(0.5)).log_prob(x)
     torch.testing.assert_close(flat, exact, rtol=0, atol=1e-10)
-
-
-def test_a_climb_stays_where_the_height_is_a_number_and_of_no_rows_there_is_none():
-    def height(z):
-        return torch.where(z.abs() > 1, math.nan, -((z - 5) ** 2))[..., 0]
-
-    def slope_and_precision(z):
-        return -2 * (z - 5), torch.full((*z.shape, 1), 2.0, dtype=z.dtype)
-
-    for count in (3, 0):
-        start = torch.zeros(count, 1, dtype=torch.float64)
-        found = climb(height, slope_and_precision, start, num_steps=5, tolerance=1e-6)
-        assert found.shape == start.shape and (found.abs() <= 1).all()
