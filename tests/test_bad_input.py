@@ -166,6 +166,7 @@ TABLE = [
     ("half a word", words(0.0, 1.0, 0.5), "whole numbers"),
     ("an unknown word", words(0.0, 1.0, NAN), "whole numbers"),
     ("a masked word too many", words(0.0, 1.0, 7.0, observed=SEEN & False), "whole numbers"),
+    ("no samples of a hidden Markov model", lambda: WORDS.sample(0, generator=GENERATOR), "num_rows.*got 0"),
     ("entropy of one row", lambda: WORDS.entropy(1, generator=GENERATOR), "at least 2"),
     # transformer and shortfall
     ("heads that do not share", lambda: transformer(width=9), "width 9 is not a multiple of 4 heads"),
@@ -187,6 +188,7 @@ TABLE = [
     ("another script", lambda: linear_vae.train_as_scripts("uniform", None, seed=0), "objective"),
     # deep VAE
     ("another activation", lambda: DeepVAE(4, activation="gelu", generator=GENERATOR), "activation"),
+    ("no latents of the deep VAE", lambda: DeepVAE(4, 0, generator=GENERATOR), "num_latents.*got 0"),
     ("fewer than no units", lambda: DeepVAE(4, 1, -1, generator=GENERATOR), "num_hidden.*at least 0, got -1"),
     ("no passes of the recursion", lambda: Recursive(DEEP, GENERATOR, 0), "num_passes"),
     ("another proposal", lambda: Importance(DEEP, GENERATOR, 5, "prior"), "proposal"),
