@@ -9,37 +9,13 @@ import pytest
 import torch
 from fakes import one_nat_each
 
-from mptlml import (
-    Estimate,
-    all_masks,
-    all_orders,
-    chain_rule,
-    count_masks,
-    estimate_area,
-    exact_curve,
-    fit,
-    mean_score,
-    objectives,
-    order_spread,
-    random_masks,
-    random_orders,
-    score_curve,
-    stratified_sizes,
-)
-from mptlml.models import (
-    PPCA,
-    BernoulliMixture,
-    HiddenMarkovModel,
-    Importance,
-    LinearVAE,
-    MaskedTransformer,
-    NodeMixture,
-    Recursive,
-    Shortfall,
-    disc_rule,
-    hermite_rule,
-)
-from mptlml.models.deep_vae import DeepVAE
+from mptlml import Estimate, fit, objectives
+from mptlml.masks import all_masks, all_orders, count_masks, random_masks, random_orders, stratified_sizes
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer, Shortfall
+from mptlml.models.deep_vae import DeepVAE, NodeMixture, Recursive
+from mptlml.models.importance import Importance
+from mptlml.models.quadrature import disc_rule, hermite_rule
+from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
 from mptlml_book.data.images import load_images
 from mptlml_book.studies import deep_vae, linear_vae
 from mptlml_book.studies.masked_diffusion import unmask
@@ -171,7 +147,6 @@ TABLE = [
     ("a probability above 1", lambda: BernoulliMixture(real(2), real(2, 3, fill=1.25)), "1.25"),
     ("a probability below 0", lambda: BernoulliMixture(real(2), real(2, 3, fill=-0.125)), "-0.125"),
     ("NaN in probs", lambda: BernoulliMixture(real(2), holed(2, 3)), r"probs holds NaN.*\(2, 3\)"),
-    ("NaN in weights", lambda: BernoulliMixture(holed(2), real(2, 3)), r"weights holds NaN.*\(2,\)"),
     ("no tokens", lambda: BernoulliMixture(real(2), real(2, 0)), r"\(2, 0\)"),
     ("a grey masked token", lambda: COINS.conditional_log_prob(torch.tensor([0, 1, 0.5]).double(), SEEN), "e.g. 0.5"),
     ("fit grey rows", lambda: BernoulliMixture.fit(ROWS, 2, generator=GENERATOR), "0 or 1: 12 are not"),
@@ -182,7 +157,6 @@ TABLE = [
     ("no samples of a mixture", lambda: COINS.sample(0, generator=GENERATOR), "num_rows.*got 0"),
     # HiddenMarkovModel
     ("states that differ", markov(initial=real(3)), r"do not fit: \(3,\), \(2, 2\), \(2, 3\)"),
-    ("no words", markov(emission=real(2, 0)), "do not fit"),
     ("sums of 2", markov(transition=real(2, 2, fill=1.0)), "transition must hold probabilities that sum to 1"),
     ("a negative probability", markov(initial=torch.tensor([1.5, -0.5])), "initial must hold probabilities"),
     ("NaN in the emission", markov(emission=holed(2, 3)), "emission holds NaN"),
@@ -192,6 +166,7 @@ TABLE = [
     ("half a word", words(0.0, 1.0, 0.5), "whole numbers"),
     ("an unknown word", words(0.0, 1.0, NAN), "whole numbers"),
     ("a masked word too many", words(0.0, 1.0, 7.0, observed=SEEN & False), "whole numbers"),
+    ("no samples of a hidden Markov model", lambda: WORDS.sample(0, generator=GENERATOR), "num_rows.*got 0"),
     ("entropy of one row", lambda: WORDS.entropy(1, generator=GENERATOR), "at least 2"),
     # transformer and shortfall
     ("heads that do not share", lambda: transformer(width=9), "width 9 is not a multiple of 4 heads"),
@@ -213,6 +188,7 @@ TABLE = [
     ("another script", lambda: linear_vae.train_as_scripts("uniform", None, seed=0), "objective"),
     # deep VAE
     ("another activation", lambda: DeepVAE(4, activation="gelu", generator=GENERATOR), "activation"),
+    ("no latents of the deep VAE", lambda: DeepVAE(4, 0, generator=GENERATOR), "num_latents.*got 0"),
     ("fewer than no units", lambda: DeepVAE(4, 1, -1, generator=GENERATOR), "num_hidden.*at least 0, got -1"),
     ("no passes of the recursion", lambda: Recursive(DEEP, GENERATOR, 0), "num_passes"),
     ("another proposal", lambda: Importance(DEEP, GENERATOR, 5, "prior"), "proposal"),
@@ -228,7 +204,6 @@ TABLE = [
     ("ids that bfloat16 has rounded", lambda: WORDS.log_prob(torch.ones(3).bfloat16()), "int64, got torch.bfloat16"),
     ("a curve of no elements", curve(max_elements=0), "max_elements.*at least 1, got 0"),
     ("no masks", curve(num_masks=0), "num_masks.*at least 1, got 0"),
-    ("half a mask", curve(num_masks=0.5), "num_masks.*got 0.5"),
     ("too many tokens to enumerate", lambda: exact_curve(PPCA(real(17, 1), 0.1), real(1, 17)), r"2\^17"),
     ("rows in a list", curve([[0.5] * 3]), r"must be a tensor \[N, 3\], got list"),
     ("an area of an impossible row", lambda: exact_curve(CERTAIN, IMPOSSIBLE), "2 of the model's 9 answers are NaN"),
@@ -240,8 +215,6 @@ TABLE = [
      lambda: mean_score(PCA, PCA.summarise(ROWS), SEEN.expand(2, 4, 3)), r"all rows share.*\(2, 4, 3\)"),
     ("exact curve of NaN", lambda: exact_curve(MODEL, holed(4, 3)), "rows holds NaN"),
     ("orders that repeat a token", lambda: chain_rule(MODEL, ROWS, torch.tensor([[0, 1, 1]])), r"\[Q, 3\].*\(1, 3\)"),
-    ("orders of another D", lambda: chain_rule(MODEL, ROWS, torch.tensor([[0, 1]])), r"\(1, 2\)"),
-    ("one order, no list", lambda: chain_rule(MODEL, ROWS, torch.tensor([0, 1, 2])), r"\(3,\)"),
     ("chain rule of NaN", lambda: chain_rule(MODEL, holed(4, 3), torch.tensor([[0, 1, 2]])), "rows holds NaN"),
     ("spread of one order", lambda: order_spread(MODEL, ROWS, num_orders=1, generator=GENERATOR), "at least 2, got 1"),
     ("an odd number of passes", lambda: estimate_area(MODEL, ROWS, 5, generator=GENERATOR), "even.*got 5"),
@@ -277,7 +250,6 @@ TABLE = [
     ("rows to learn from of another D", objective("every_size", rows=real(4, 2)), r"\(4, 2\)"),
     ("lengths of other rows", objective("stratified_size", lengths=torch.ones(3).long()), r"4 rows, got shape \(3,\)"),
     ("a row of no token", objective("stratified_size", lengths=torch.tensor([3, 0, 1, 1])), "from 0 to 3"),
-    ("a row longer than D", objective("bernoulli_rate", lengths=torch.tensor([3, 4, 1, 1])), "from 1 to 4"),
     ("one mask for rows of two lengths",
      objective("bernoulli_rate", lengths=torch.tensor([3, 2, 1, 1]), share_masks=True), "share_masks=False"),
     ("own rates of a summary", objective("bernoulli_rate", rows="a summary"), "share_masks=False"),

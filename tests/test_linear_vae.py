@@ -20,17 +20,6 @@ def small(num_tokens=5, num_latents=1, rule=None):
                      rule or disc_rule(0.05, 8.0, num_latents))
 
 
-def test_masked_sums_are_the_conditionals_added_up(generator):
-    """Also for a mask of no token, and for pixels that are nearly certain."""
-    model = small(num_tokens=12, num_latents=2, rule=disc_rule(0.4, 4.0))
-    model = LinearVAE(model.weight, model.bias + torch.linspace(-30, 30, 12).double(), model.rule)
-    x = torch.randint(2, (4, 6, 12), generator=generator).double()
-    observed = torch.rand(4, 12, generator=generator) < torch.tensor([[0.1], [0.5], [0.9], [2.0]])
-    expected = model.conditional_log_prob(x, observed[:, None]).sum(-1).mean(-1)
-    torch.testing.assert_close(model.masked_sums(x, observed), expected, rtol=1e-12, atol=1e-12)
-    assert observed[-1].all() and model.masked_sums(x, observed)[-1] == 0
-
-
 def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(generator):
     """Against second derivatives of log p(x | z) at draws of z; x drops out of them."""
     model = small(num_tokens=3, num_latents=2, rule=disc_rule(0.1, 6.0))
@@ -44,7 +33,7 @@ def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(ge
     flat = torch.cat([model.weight, model.bias[:, None]], 1).flatten()
     hessian = -torch.autograd.functional.hessian(log_likelihood, flat).view(3, 3, 3, 3)
     blocks = torch.stack([hessian[j, :, j] for j in range(3)])
-    torch.testing.assert_close(model.information(), blocks, rtol=0, atol=0.01)
+    torch.testing.assert_close(study.information(model), blocks, rtol=0, atol=0.01)
 
 
 def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator):
@@ -69,20 +58,13 @@ def test_certain_tokens_keep_their_digits():
     torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
 
 
-def test_a_fine_rule_has_weights():
-    """Hundreds of nodes per axis are moments of the normal distribution still, where simpler ways overflow."""
-    rule = hermite_rule(400, 1)
-    weights = rule.log_weights.exp()
-    moments = [(weights * rule.nodes[:, 0] ** power).sum().item() for power in (0, 2, 4, 6)]
-    assert moments == pytest.approx([1, 1, 3, 15], rel=1e-12)
-
-
-@pytest.mark.parametrize("rule", [disc_rule(0.2, 5.0), hermite_rule(9)], ids=["disc", "hermite"])
+@pytest.mark.parametrize("rule", [disc_rule(0.2, 5.0), hermite_rule(9), hermite_rule(400, 1)])
 def test_rules_integrate_the_moments_of_the_prior(rule):
+    """Also hundreds of nodes per axis, where simpler ways overflow."""
     weights = rule.log_weights.exp()
     assert weights.sum().item() == pytest.approx(1, abs=1e-12)
     second = (weights[:, None] * rule.nodes).T @ rule.nodes
-    torch.testing.assert_close(second, torch.eye(2).double(), rtol=0, atol=2e-4)
+    torch.testing.assert_close(second, torch.eye(len(second)).double(), rtol=0, atol=2e-4)
 
 
 def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
@@ -106,6 +88,10 @@ def test_a_climb_goes_up_or_stays():
     heights = [height(climb(height, slope_and_precision, start, num_steps=n, tolerance=1e-9)) for n in range(8)]
     assert all((later >= sooner).all() for sooner, later in zip(heights, heights[1:], strict=False))
     assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, num_steps=9, tolerance=1e-9), start)
+    cut = climb(lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, num_steps=9,
+                tolerance=1e-9)
+    assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])  # it stays where the height is a number
+    assert climb(height, slope_and_precision, start[:0], num_steps=9, tolerance=1e-9).shape == (0, 1)
 
 
 def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch):
@@ -123,22 +109,13 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch
     torch.testing.assert_close(sampled, model.log_prob(x, observed), rtol=0, atol=0.02)
 
 
-def test_mode_is_a_peak_found_in_as_many_steps_in_single_precision(generator, monkeypatch):
-    """The slope of log p(z | x_R) vanishes there; steps are counted by how often the slope is asked for."""
-    model, counts, peaks = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3)), [], []
+def test_the_mode_is_a_peak_in_single_precision_too(generator):
+    """The slope of log p(z | x_R) vanishes there."""
+    model, peaks = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3)), []
     x, observed = model.sample(50, generator=generator), torch.rand(50, 200, generator=generator) < 0.6
-
-    def counted(height, slope_and_precision, start, **options):
-        calls = []
-        peak = climb(height, lambda z: calls.append(z) or slope_and_precision(z), start, **options)
-        counts.append(len(calls))
-        return peak
-
-    monkeypatch.setattr(linear_vae, "climb", counted)
     for dtype in (torch.float64, torch.float32):
         typed = LinearVAE(model.weight.to(dtype), model.bias.to(dtype), model.rule)
         peaks.append(typed.mode(x.to(dtype), observed)[0])
-    assert counts[0] <= 8 and abs(counts[1] - counts[0]) <= 1
     torch.testing.assert_close(peaks[1].double(), peaks[0], rtol=0, atol=1e-4)
     z = peaks[0].requires_grad_()
     logits = z @ model.weight.T + model.bias
@@ -157,16 +134,3 @@ def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
         flat = encoder.elbo(0 * model.weight, model.bias, x, generator=generator)
     exact = LinearVAE(0 * model.weight, model.bias, disc_rule(0.5)).log_prob(x)
     torch.testing.assert_close(flat, exact, rtol=0, atol=1e-10)
-
-
-def test_a_climb_stays_where_the_height_is_a_number_and_of_no_rows_there_is_none():
-    def height(z):
-        return torch.where(z.abs() > 1, math.nan, -((z - 5) ** 2))[..., 0]
-
-    def slope_and_precision(z):
-        return -2 * (z - 5), torch.full((*z.shape, 1), 2.0, dtype=z.dtype)
-
-    for count in (3, 0):
-        start = torch.zeros(count, 1, dtype=torch.float64)
-        found = climb(height, slope_and_precision, start, num_steps=5, tolerance=1e-6)
-        assert found.shape == start.shape and (found.abs() <= 1).all()

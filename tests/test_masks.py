@@ -7,16 +7,8 @@ import pytest
 import torch
 from scipy import stats
 
-from mptlml import (
-    all_masks,
-    all_orders,
-    count_masks,
-    draws,
-    nested_masks,
-    random_masks,
-    random_orders,
-    stratified_sizes,
-)
+from mptlml import draws
+from mptlml.masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from mptlml.protocol import all_observed, at_masked
 
 
@@ -40,13 +32,6 @@ def test_all_masks_are_all_the_masks(num_tokens):
 def test_random_masks_are_uniform(size, generator):
     drawn = random_masks(5, torch.full((100, 100), size), generator=generator)
     assert uniform(drawn.flatten(0, 1), all_masks(5, size))
-
-
-def test_a_list_of_masks_has_a_limit():
-    """2^20 masks are the most: of 20 tokens every size is listed, of 23 tokens not the size that has 1,144,066."""
-    assert len(all_masks(20, 10)) == 184_756
-    with pytest.raises(ValueError, match="1.14e.06 masks are too many to list: use random_masks"):
-        all_masks(23, 10)
 
 
 def test_no_mask_reaches_into_padding(generator):
@@ -92,38 +77,26 @@ def test_answers_at_masked_tokens():
     assert all_observed(3).tolist() == [True] * 3
 
 
-def bert_rule_by_hand(generator):
-    """80% the mask's id -1, 10% any of five words, 10% the word 1 itself."""
-    fates, words = torch.rand(999, generator=generator), torch.randint(5, (999,), generator=generator)
-    shown = [-1 if fate < 0.8 else word if fate < 0.9 else 1 for fate, word in zip(fates, words, strict=True)]
-    return torch.tensor(shown, dtype=torch.float64)
-
-
-LIKE = torch.zeros(2, dtype=torch.float32)
-CHANCES = torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]])
-# (what is drawn, draw(like, generator), the same by torch itself, where everything is on the CPU)
-DRAWS = {
-    "rand": (lambda like, g: draws.rand((3, 4), like, g), lambda g: torch.rand(3, 4, generator=g)),
-    "randn": (lambda like, g: draws.randn((3, 4), like, g), lambda g: torch.randn(3, 4, generator=g)),
-    "randint": (lambda like, g: draws.randint(5, (9,), like, g), lambda g: torch.randint(5, (9,), generator=g)),
-    "randperm": (lambda like, g: draws.randperm(9, like, g), lambda g: torch.randperm(9, generator=g)),
-    "bernoulli": (lambda like, g: draws.bernoulli(CHANCES.to(like), g),
-                  lambda g: torch.bernoulli(CHANCES, generator=g)),
-    "multinomial": (lambda like, g: draws.multinomial(CHANCES.to(like), 9, g),
-                    lambda g: torch.multinomial(CHANCES, 9, True, generator=g)),
-    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(999).to(like).double(), -1, 5, g), bert_rule_by_hand),
+LIKE, CHANCES = torch.zeros(2, dtype=torch.float32), torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]])
+DRAWS = {  # draw(like, generator), and the dtype of what is drawn
+    "rand": (lambda like, g: draws.rand((3, 4), like, g), torch.float32),
+    "randn": (lambda like, g: draws.randn((3, 4), like, g), torch.float32),
+    "randint": (lambda like, g: draws.randint(5, (9,), like, g), torch.int64),
+    "randperm": (lambda like, g: draws.randperm(9, like, g), torch.int64),
+    "bernoulli": (lambda like, g: draws.bernoulli(CHANCES.to(like), g), torch.float32),
+    "multinomial": (lambda like, g: draws.multinomial(CHANCES.to(like), 9, g), torch.int64),
+    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(999).to(like), -1, 5, g), torch.float32),
 }
 
 
-@pytest.mark.parametrize(("draw", "by_torch"), DRAWS.values(), ids=DRAWS.keys())
-def test_a_draw_is_torchs_and_goes_to_the_data(draw, by_torch, elsewhere):
-    expected = by_torch(torch.Generator().manual_seed(5))
+@pytest.mark.parametrize(("draw", "dtype"), DRAWS.values(), ids=DRAWS.keys())
+def test_a_draw_happens_at_the_generator_and_goes_to_the_data(draw, dtype, elsewhere):
     here = draw(LIKE, torch.Generator().manual_seed(5))
-    assert torch.equal(here, expected) and here.dtype == expected.dtype
+    assert here.dtype == dtype and len(here.unique()) > 1
     with elsewhere:
         there = draw(elsewhere.away(LIKE), torch.Generator().manual_seed(5))
-        assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), expected)
+        assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), here)
         back = draw(LIKE, elsewhere.Generator().manual_seed(5))
-        assert back.device == LIKE.device and torch.equal(back, expected)
+        assert back.device == LIKE.device and torch.equal(back, here)
         with pytest.raises(RuntimeError, match="another device"):  # the device that is not there notices
             torch.rand(3, generator=torch.Generator(), device=elsewhere.DEVICE)

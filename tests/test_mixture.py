@@ -9,20 +9,15 @@ import torch
 
 from mptlml.models import BernoulliMixture
 
-WEIGHTS = [0.5, 0.3, 0.2]
-PROBS = [[0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]]
 
-
-def a_mixture(weights=WEIGHTS, probs=PROBS):
-    """(model, table of all outcomes)."""
-    tensors = (torch.tensor(values, dtype=torch.float64) for values in (weights, probs))
-    return BernoulliMixture(*tensors), oracles.bernoulli_table(weights, probs)
+def a_mixture(weights=(0.5, 0.3, 0.2), probs=((0.9, 0.2, 0.6, 0.5), (0.1, 0.3, 0.7, 0.25), (0.5, 0.8, 0.05, 0.99))):
+    return BernoulliMixture(*(torch.tensor(values, dtype=torch.float64) for values in (weights, probs)))
 
 
 def test_sure_tokens_and_many_of_them_are_exact():
     """Probabilities of 0 and 1: an impossible row has log p = -inf; and p(x) far below the least float64."""
     weights, probs = [0.25, 0.75], [[1.0, 0.0, 0.5], [0.0, 0.0, 0.25]]
-    model, table = a_mixture(weights, probs)
+    model, table = a_mixture(weights, probs), oracles.bernoulli_table(weights, probs)
     expected = [math.log(p) if p else -math.inf for p in table.values()]
     np.testing.assert_allclose(model.log_prob(torch.tensor(list(table)).double()), expected, atol=1e-12)
     model = BernoulliMixture(model.weights, torch.tensor([[0.02], [0.01]]).double().expand(2, 800))
@@ -33,8 +28,7 @@ def test_sure_tokens_and_many_of_them_are_exact():
 
 def test_em_never_falls_and_finds_a_stationary_point(generator):
     """With smoothing = 0 each step is one of expectation maximisation: the log-likelihood rises, its gradient ends."""
-    truth, _ = a_mixture()
-    x = truth.sample(300, generator=generator)
+    x = a_mixture().sample(300, generator=generator)
     model, history = BernoulliMixture.fit(x, 2, num_steps=3000, tolerance=1e-15, smoothing=0.0, generator=generator)
     assert (np.diff(history) > -1e-12).all() and history[-1] - history[0] > 0.005
     assert history[-1] == pytest.approx(model.log_prob(x).mean().item(), abs=1e-12)
@@ -47,7 +41,7 @@ def test_em_never_falls_and_finds_a_stationary_point(generator):
 
 def test_fits_with_closed_forms(generator):
     """C = 1 is the smoothed frequencies, in the dtype of the rows; without smoothing a sure token stays sure."""
-    x = a_mixture()[0].sample(50, generator=generator).float()
+    x = a_mixture().sample(50, generator=generator).float()
     model, history = BernoulliMixture.fit(x, 1, smoothing=2.0, generator=generator)
     torch.testing.assert_close(model.probs[0], (x.sum(0) + 1) / 52, rtol=0, atol=1e-6)
     assert model.weights.tolist() == [1.0] and len(history) <= 3 and model.probs.dtype == torch.float32
@@ -56,7 +50,7 @@ def test_fits_with_closed_forms(generator):
 
 
 def test_a_fit_goes_on_from_where_another_ended(generator, elsewhere):
-    x = a_mixture()[0].sample(100, generator=generator)
+    x = a_mixture().sample(100, generator=generator)
     first, climb = BernoulliMixture.fit(x, 2, num_steps=5, tolerance=0, smoothing=0.0, generator=generator)
     more = BernoulliMixture.fit(x, 2, num_steps=8, tolerance=0, smoothing=0.0, start=first, generator=generator)[1]
     assert more[0] == pytest.approx(first.log_prob(x).mean().item(), abs=1e-12) and more[0] >= climb[-1]

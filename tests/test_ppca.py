@@ -39,15 +39,10 @@ def test_conditional_moments_are_schur_complements(noise_variance, digits, gener
 
 
 def test_a_curve_of_shared_masks_reads_the_rows_once(generator, monkeypatch):
-    """It asks the model about rows to summarise them, and never again; blocks of masks change nothing."""
+    """It asks the model about rows to summarise them, and never again."""
     model, _, _ = a_model(8, 3)
-    x, curves = model.sample(50, generator=generator), []
     monkeypatch.setattr(PPCA, "conditional_log_prob", None)
-    for block in (2**17, 5 * 8 * 3):
-        monkeypatch.setattr("mptlml.models.ppca.BLOCK", block)
-        curves.append(score_curve(model, x, num_masks=3, generator=torch.Generator().manual_seed(0)))
-    np.testing.assert_allclose(curves[1].mean, curves[0].mean, rtol=0, atol=1e-13)
-    assert curves[0].rows is None
+    assert score_curve(model, model.sample(50, generator=generator), generator=generator).rows is None
 
 
 @pytest.mark.parametrize(("num_rows", "num_tokens", "num_latents"), [(40, 6, 2), (200, 12, 11), (9, 15, 3)])
@@ -134,33 +129,22 @@ def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator)
 
 
 def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypatch):
+    """Also in blocks, of a few masks or rows at a time."""
     x = a_model(6, 3)[0].sample(4, generator=generator)
     masks, found = random_masks(6, [1, 3, 5, 6], generator=generator), []
     for slow in (False, True):
         if slow:
             monkeypatch.setattr(PPCA, "_keeps_digits", lambda *given: False)
+            monkeypatch.setattr("mptlml.models.ppca.BLOCK", 40)
         weight = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).requires_grad_()
         model = PPCA(weight, 0.3)
         for data in (x, SecondMoment(x.mean(0), covariance=x.T.cov(correction=0))):
-            answers = [model.log_prob(x, masks[:, None]), model.log_prob(x), model.mean_log_prob(data),
-                       model.mean_conditional_log_prob(data, masks)]
+            answers = [model.log_prob(x, masks[:, None]), model.log_prob(x, masks), model.log_prob(x),
+                       model.mean_log_prob(data), model.mean_conditional_log_prob(data, masks)]
             value = sum((answer * torch.arange(answer.numel()).view_as(answer).cos()).sum() for answer in answers)
             found.append([*answers, *torch.autograd.grad(value, weight)])
     for one, other in zip(found[:2] + found[:1], found[2:] + found[1:2], strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
-
-
-def test_little_noise_and_a_mask_for_each_row_take_no_more_memory_than_a_block(generator, monkeypatch):
-    """What is decomposed at a time is bounded, and the answers are those of one row at a time."""
-    model = PPCA(torch.randn(60, 4, generator=generator, dtype=torch.float64), 1e-9)
-    x = model.sample(30, generator=generator)
-    observed = random_masks(60, torch.full((30,), 58), generator=generator)  # fewer seen than latents
-    truth = torch.stack([model.log_prob(*pair) for pair in zip(x, observed, strict=True)])
-    monkeypatch.setattr("mptlml.models.ppca.BLOCK", 5 * 60 * 4)
-    qr, sizes = torch.linalg.qr, []
-    monkeypatch.setattr(torch.linalg, "qr", lambda given: sizes.append(len(given)) or qr(given))
-    torch.testing.assert_close(model.log_prob(x, observed), truth, rtol=0, atol=1e-6)
-    assert sum(sizes) == 30 and max(sizes) <= 5
 
 
 def test_the_mean_has_a_gradient_where_variances_are_equal(generator):

@@ -9,18 +9,10 @@ import pytest
 import torch
 from fakes import Says, one_nat_each
 
-from mptlml import (
-    Estimate,
-    ScoreCurve,
-    all_masks,
-    all_orders,
-    chain_rule,
-    estimate_area,
-    exact_curve,
-    order_spread,
-    score_curve,
-)
+from mptlml import Estimate, ScoreCurve
+from mptlml.masks import all_masks, all_orders
 from mptlml.models import PPCA, SecondMoment
+from mptlml.score import chain_rule, estimate_area, exact_curve, order_spread, score_curve
 
 REPEATS = 1000
 LEVEL = 0.95
