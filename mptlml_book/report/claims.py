@@ -18,11 +18,12 @@ from .records import emit
 
 NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact", "stored")  # origin of a band; the scorecard says what each word means
-VERDICTS = ("reproduced", "partly", "not reproduced", "new", NOT_RUN, OTHER_DATA)  # an entry has one of the first four
+VERDICTS = ("reproduced", "partly", "not reproduced", "misprint", "scripts differ", "new", NOT_RUN, OTHER_DATA)
+IN_ENTRIES = VERDICTS[:-2]  # the last two are said by the run
 TEXTS = {  # the fields of an entry beside its band, and what each must match
     "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
     "paper": ".+", "unit": ".+",
-    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(VERDICTS[:4]), "format": r"\.\d[efg]",
+    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(IN_ENTRIES), "format": r"\.\d[efg]",
 }
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
