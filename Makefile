@@ -39,7 +39,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links newest archive pdf publish address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -113,6 +113,10 @@ lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflo
 links: $(READY)  ## follow every link that leaves the book, and say which are broken
 	@$(RUN)/book_execute.py --jobs $(JOBS)
 	@$(BIN)/jupyter-book build --builder linkcheck .
+
+repeat: $(READY)  ## run a random part of each long run again, and hold the claims to it (two hours; WEEK=2026-48)
+	@$(BIN)/python -m benchmarks repeat $(WEEK)
+	@$(RUN)/book_execute.py --jobs $(JOBS)
 
 # In a copy of what is committed, with an environment of its own. Once its tests pass, its requirements.txt,
 # constraints.txt and .binder/requirements.txt are the next pins.
