@@ -73,8 +73,9 @@ def repeat(path, run, units, read, week):
     if len(new) < len(lines) or any(line[0] != stored[n][0] for n, line in new.items()):
         sys.exit(f"{path.name} has no lines for {unit}")
     same = sum(sum(map(eq, stored[n], line)) for n, line in new.items())
-    print(f"{path.name}: {', '.join(map(str, unit))}: {same} of {len(lines) * len(fields)} fields as stored", flush=True)
+    numbers = len(lines) * len(fields)
+    print(f"{path.name}: {', '.join(map(str, unit))}: {same} of {numbers} fields as stored", flush=True)
     table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([fields, *({n: old for n, old in enumerate(stored)} | new).values()])
+    csv.writer(table, lineterminator="\n").writerows([fields, *(new.get(n, old) for n, old in enumerate(stored))])
     with replacing(path) as file:
         file.write_text(head + table.getvalue(), encoding="utf-8")
