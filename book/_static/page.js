@@ -21,13 +21,31 @@
   new ResizeObserver(look).observe(article);
 
   const goal = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const land = () => { // a claim opens, and with it the code of the cell that measures it
-    const fold = goal()?.closest("details");
-    if (!fold) return;
-    fold.open = true;
-    fold.closest("div.cell:has(.claim)")?.querySelector("details.above-input")?.setAttribute("open", "");
-    goal().scrollIntoView({ block: "center" });
+  const land = () => { // at a claim its story opens, at the cell that measures it the code
+    const found = goal();
+    document.querySelector(".told:popover-open")?.hidePopover();
+    if (!found) return;
+    const fold = found.closest("details");
+    if (fold) fold.open = true;
+    else if (!found.matches("button.claim, [id^=measured-]")) return;
+    if (found.matches("[id^=measured-]")) {
+      found.closest("div.cell")?.querySelector("details.above-input")?.setAttribute("open", "");
+    }
+    found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
+    found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
+  document.querySelectorAll("button.claim").forEach((button) => { // a mouse need not press it
+    const story = button.popoverTargetElement;
+    let timer;
+    const soon = (force, wait) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => story.togglePopover({ force, source: button }), wait);
+    };
+    [button, story].forEach((part) => {
+      part.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && soon(true, 150));
+      part.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && soon(false, 300));
+    });
+  });
   // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
   const mark = () => {
     if (document.getElementById("search-results")) return;
@@ -42,6 +60,10 @@
     marks.find((found) => found.checkVisibility())?.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", land);
+  const { dataset } = document.documentElement; // paper is light
+  let theme;
+  addEventListener("beforeprint", () => { theme = dataset.theme; dataset.theme = "light"; });
+  addEventListener("afterprint", () => { dataset.theme = theme; });
   addEventListener("load", async () => {
     await window.MathJax?.startup?.promise; // before that a mark would break a formula, and places still move
     look();
