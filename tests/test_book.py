@@ -321,7 +321,8 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     assert second["statement"] == "Expected, but not run here: 1 < 2, 1 to 2 nats."
     assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert '<span class="verdict' in book_records.drawn({"kind": "claim", "id": "a"}, said)
-    assert book_records.drawn({"kind": "claim", "id": "a"}, said, "It is {claim}`a`.") == '<span id="measured-a"></span>'
+    text = "A sentence says {claim}`a`."
+    assert book_records.drawn({"kind": "claim", "id": "a"}, said, text) == '<span id="measured-a"></span>'
     closing = book_records.drawn(COST, said)
     assert "1 of 2 claims" in closing and "digits: 9 images (nine &lt;images&gt;; digest <code>0a</code>)" in closing
     assert said["chapters"]["02_two"]["data"] == []

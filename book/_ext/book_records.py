@@ -88,7 +88,7 @@ def settings(chapters: dict) -> dict[str, list[str]]:
 
 
 def drawn(record: dict, book: dict, text: str = "") -> str:
-    """A record as its chapter's page shows it: HTML, or nothing. A claim in the chapter's `text` has its story there."""
+    """A record as its page shows it: HTML, or nothing. A claim that the chapter's `text` names has its story there."""
     if record["kind"] == "claim":
         found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
         draw = TEMPLATE.measured if f"{{claim}}`{record['id']}`" in text else TEMPLATE.claim
