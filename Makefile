@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 JOBS ?= 2
 CHAPTERS ?=
-CODE ?= all
+CODE ?= none
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -139,7 +139,7 @@ archive: book  ## the book in one zip, to be read offline: begin with its index.
 	@mv _build/mptlml-book.part _build/mptlml-book.zip
 	@rm -r _build/mptlml-book
 
-pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
+pdf: book  ## the book in print (CODE=all with the code, the scorecard and the interface); needs a Chromium
 	@$(RUN)/book_print.py --code $(CODE)
 
 publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)

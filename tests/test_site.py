@@ -214,6 +214,18 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site
     page.close()
 
 
+def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_site):
+    page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
+    card = page.locator("article > .told")
+    for link, told in (("a[href*='references.html#']", "2014"), ("p a.reference[href^='#fig-']", "Figure 2.")):
+        page.locator(link).first.hover()
+        card.locator(f"text={told}").first.wait_for()
+        assert not card.locator("[id]").count()
+        page.mouse.move(0, 0)
+        card.wait_for(state="hidden")
+    page.close()
+
+
 def test_a_page_that_is_dark_is_printed_light(reader, built_site):
     page = Visit(reader, built_site / "book" / "scorecard.html").page
     theme = "document.documentElement.dataset.theme"

@@ -20,7 +20,7 @@
   // The article changes its size when the window does, when formulas are set, and when something unfolds.
   new ResizeObserver(look).observe(article);
 
-  const goal = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const goal = (hash = location.hash) => document.getElementById(decodeURIComponent(hash.slice(1)));
   const land = () => { // at a claim its story opens, at the cell that measures it the code
     const found = goal();
     document.querySelector(".told:popover-open")?.hidePopover();
@@ -34,18 +34,40 @@
     found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
     found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
-  document.querySelectorAll("button.claim").forEach((button) => { // a mouse need not press it
-    const story = button.popoverTargetElement;
-    let timer;
-    const soon = (force, wait) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => story.togglePopover({ force, source: button }), wait);
-    };
-    [button, story].forEach((part) => {
-      part.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && soon(true, 150));
-      part.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && soon(false, 300));
-    });
+  // A mouse need not press: a claim shows its story, a citation what it cites, and a link to a figure, an equation or a
+  // theorem of this page what it leads to.
+  const card = Object.assign(document.createElement("div"), { className: "told", popover: "auto" });
+  article.append(card);
+  const fill = (link) => {
+    card.replaceChildren(link.dataset.told ?? goal(link.hash).closest("figure, div.math, .proof").cloneNode(true));
+    card.querySelectorAll("[id]").forEach((copy) => copy.removeAttribute("id"));
+  };
+  let timer;
+  const soon = (story, force, source, wait) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (force && story === card) fill(source);
+      story.togglePopover({ force, source });
+    }, wait);
+  };
+  const links = [...article.querySelectorAll("a.reference.internal")].filter((link) => {
+    if (!link.title) return link.matches('[href^="#"]') && goal(link.hash)?.closest("figure, div.math, .proof");
+    link.dataset.told = link.title;
+    link.removeAttribute("title");
+    return true;
   });
+  [...document.querySelectorAll("button.claim"), ...links].forEach((source) => {
+    const story = source.popoverTargetElement ?? card;
+    const mouse = (force, wait) => (event) => event.pointerType === "mouse" && soon(story, force, source, wait);
+    source.addEventListener("pointerenter", mouse(true, 200));
+    source.addEventListener("pointerleave", mouse(false, 300));
+    if (story === card) {
+      source.addEventListener("focus", () => source.matches(":focus-visible") && soon(card, true, source, 200));
+      source.addEventListener("blur", () => soon(card, false, source, 0));
+    } else story.addEventListener("pointerleave", mouse(false, 300));
+    story.addEventListener("pointerenter", () => clearTimeout(timer));
+  });
+  card.addEventListener("pointerleave", () => soon(card, false, null, 300));
   // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
   const mark = () => {
     if (document.getElementById("search-results")) return;
