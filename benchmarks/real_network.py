@@ -1,4 +1,6 @@
-"""The long runs behind Chapter 13: python -m benchmarks real_network [repair | rates | longer | control | scores | after | guesses]
+"""The long runs behind Chapter 13: python -m benchmarks real_network [PART ...]
+
+The parts are repair, rates, longer, control, scores, after and guesses; without any, all of them.
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
 `mptlml_book.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
