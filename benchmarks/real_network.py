@@ -38,7 +38,7 @@ import torch
 from mptlml import random_orders
 from mptlml.draws import seeded
 from mptlml.text.text_curves import RateCurve, spaced_sizes
-from mptlml_book import report
+from mptlml_book.studies import guessing
 from mptlml_book.studies import real_network as study
 
 from .results import FOLDER, write_results
@@ -149,7 +149,7 @@ def guesses(text):
     views = {"before": network().at_length(len(ids)), "after": repaired.at_length(len(ids))}
     words = network().tokenizer.convert_ids_to_tokens(range(network().vocab_size))
     sizes = [round(rate * len(ids)) for rate in SHOWN_RATES]
-    made = report.guesses(views, ids, words, sizes, generator=seeded(13))
+    made = guessing.guesses(views, ids, words, sizes, generator=seeded(13))
     for step in made["steps"]:
         for n, name in enumerate(views):
             for k, place in enumerate(step["hidden"].tolist()):

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 import mptlml
 
 ROOT = Path(__file__).parents[1]
-FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
+FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-table"]
 
 
 def blocks(name):
