@@ -26,7 +26,7 @@ from benchmarks import results
 from mptlml_book.report.claims import claims
 
 ROOT = Path(__file__).parents[1]
-FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
+FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-table"]
 
 
 def blocks(name):

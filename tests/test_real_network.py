@@ -2,6 +2,7 @@
 
 import importlib.util
 from functools import cache, partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,28 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     assert (found.source, found.is_real, found.lm.vocab_size) == (str(tmp_path), False, 25)
 
 
+def test_a_table_by_position_counts_residues_where_they_stand():
+    texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
+    [found] = study.by_position(texts, [other])
+    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])  # A, C and D; no text has a third
+
+
+def test_a_mixture_of_genes_is_a_distribution():
+    """Over all sequences of three letters its probabilities sum to one, and at keep = 0 it is the table."""
+    texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
+    every = [study.spaced("".join(s)) for s in product("AC", repeat=3)]
+    assert np.exp(study.by_genes(texts, every, 0.7)).sum() == pytest.approx(1)
+    tables = [table.sum() for table in study.by_position(texts, every)]
+    assert study.by_genes(texts, every, 0.0) == pytest.approx(tables)
+
+
+def test_another_answers_where_much_is_masked():
+    """A flat curve of -1 for 10 residues: from 80% on, three sizes, answers of -3 cost 2 each."""
+    flat = -np.ones((2, 1, len(study.RATES)))
+    found = study.answered_from(0.8, flat, np.array([10]), np.array([-3.0]))
+    np.testing.assert_allclose(found, [[-6], [-6]])
+
+
 @pytest.mark.parametrize("scheme", study.SCHEMES)
 def test_every_scheme_trains_and_the_seed_decides(scheme):
     def run(seed):
@@ -147,8 +170,9 @@ def test_mutants_differ_from_their_chain_where_they_say():
 
 
 def test_the_stored_runs_are_those_of_the_settings():
-    repair, longer, rates, scores = (pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
-                                     for name in ("repair", "longer", "rates", "scores"))
+    repair, longer, control, rates, scores, after = (
+        pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
+        for name in ("repair", "longer", "control", "rates", "scores", "after"))
     runs = repair[repair.step == study.NUM_STEPS].groupby(["scheme", "seed"]).gene.nunique()
     assert set(repair.scheme) == set(study.SCHEMES) and set(repair.learning_rate) == {study.LEARNING_RATE}
     assert len(runs) == 3 * len(study.SCHEMES) and set(runs) == {study.NUM_GENES}
@@ -157,3 +181,6 @@ def test_the_stored_runs_are_those_of_the_settings():
     assert len(rates[rates.step == study.NUM_STEPS].groupby(["scheme", "learning_rate"])) == 9
     assert {f"at {rate:g}" for rate in study.RATES} < set(repair.columns)
     assert {*study.chains(), *study.mutants()} < set(scores.name) and scores.name.is_unique
+    assert set(control.scheme) == {"fixed 15%"} and set(control.learning_rate) == {study.LEARNING_RATE}
+    assert set(control.groupby("seed").step.max()) == {84} and set(control.seed) == {0, 1}
+    assert set(after.name) == {*scores.name} - {*study.mutants()} and after.groupby("seed").name.count().nunique() == 1

@@ -9,7 +9,7 @@ between.
 import ast
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -21,10 +21,11 @@ from torch import Generator, Tensor
 
 from mptlml import draws, objectives
 from mptlml.checks import check_choice
+from mptlml.curve import straight_lines
 from mptlml.extras import needs
 from mptlml.text.corpus_scores import weights_digest
 from mptlml.text.masked_lm import MaskedLM
-from mptlml.text.text_curves import RateCurve
+from mptlml.text.text_curves import RateCurve, hidden_tokens
 from mptlml.training import History, fit
 
 from ..data import digest_of
@@ -196,6 +197,38 @@ def spread_out(texts: Sequence[str], count: int) -> list[str]:
     return [texts[k] for k in np.linspace(0, len(texts) - 1, count).round().astype(int)]
 
 
+def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]:
+    """Log-probabilities of the letters of each of `others`, nats [D], by how often `texts` have them at that position.
+
+    Half a count is added for every letter that the texts have anywhere.
+    """
+    found = []
+    for same, there, kinds in _columns(texts, others):
+        found.append(np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds)))
+    return found
+
+
+def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> np.ndarray:
+    """Log-probabilities of `others`, nats [N], under a mixture of the texts, given their lengths.
+
+    It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws one as
+    `by_position` says. A coherent model: its area is its log-probability.
+    """
+    return np.array([
+        np.logaddexp.reduce(np.log(keep * same + (1 - keep) * np.exp(table)[:, None]).sum(0)) - np.log(len(texts))
+        for (same, _, _), table in zip(_columns(texts, others), by_position(texts, others), strict=True)])
+
+
+def _columns(texts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """For each of `others`: where texts have its letter and where they have any, bool [D, N], and how many kinds."""
+    one, other = (_letters([text.replace(" ", "") for text in some]) for some in (texts, others))
+    kinds = len(np.unique(one[one != ord(" ")]))
+    for letters in other.T:
+        own = letters[letters != ord(" ")][:, None]
+        rows = np.pad(one, ((0, max(0, len(own) - len(one))), (0, 0)), constant_values=ord(" "))[: len(own)]
+        yield rows == own, rows != ord(" "), kinds
+
+
 def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
               learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
@@ -240,6 +273,19 @@ def scored() -> dict[str, str]:
     """The sequences of the stored scores, as texts by name: some germline genes, the chains, and mutants of one."""
     genes = spread_out(load_sequences().tested, NUM_GENES)[::2]
     return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains() | mutants()
+
+
+def answered_from(start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray) -> np.ndarray:
+    """What areas change, nats per text [seeds, texts], if another model answers where `start` or more is masked.
+
+    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts]: the other's score, at all sizes.
+    """
+    found = np.empty(scores.shape[:2])
+    for k, length in enumerate(lengths):
+        sizes = np.arange(1, length + 1)
+        lines = straight_lines(hidden_tokens(RATES, length), length)[:, sizes >= start * length]
+        found[:, k] = (answer[k] - scores[:, k] @ lines).sum(-1)
+    return found
 
 
 def chains() -> dict[str, str]:
