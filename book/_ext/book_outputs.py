@@ -68,9 +68,13 @@ def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> 
 
 
 def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
-    """The records that a chapter emitted, in order."""
-    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
-    return [output["data"][MIME] for output in outputs if MIME in output.get("data", {})]
+    """The records that a chapter emitted, in order, each with the name of the figure whose cell it came from, if any."""
+    found = []
+    for cell in code_cells(notebook):
+        figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name", "")
+        found += [output["data"][MIME] | {"figure": figure} for output in cell.outputs
+                  if MIME in output.get("data", {})]
+    return found
 
 
 def account(notebook: nbformat.NotebookNode | None) -> dict | None:
@@ -94,7 +98,7 @@ def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
         **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
         "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record),
-        "verdict": verdict(entry, record),
+        "verdict": verdict(entry, record), "cell": record.get("figure") or f"measured-{entry['id']}",
         "seconds": seconds, "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
     }
 

@@ -91,8 +91,11 @@ def drawn(record: dict, book: dict, text: str = "") -> str:
     """A record as its page shows it: HTML, or nothing. A claim that the chapter's `text` names has its story there."""
     if record["kind"] == "claim":
         found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
-        draw = TEMPLATE.measured if f"{{claim}}`{record['id']}`" in text else TEMPLATE.claim
-        return str(draw(found[0])) if found else ""  # none where its chapter did not close: see `problems`
+        if not found:  # its chapter did not close: see `problems`
+            return ""
+        if f"{{claim}}`{record['id']}`" not in text:
+            return str(TEMPLATE.claim(found[0]))
+        return "" if found[0]["cell"] != f"measured-{record['id']}" else str(TEMPLATE.measured(found[0]))
     if record["kind"] == "cost":
         own = [claim for claim in book["claims"] if claim["chapter"] == record["chapter"]]
         return str(TEMPLATE.cost(record, own, book["chapters"][record["chapter"]]["data"]))
