@@ -171,3 +171,17 @@ def test_the_likeliest_words_are_one_row(generator):
     assert len(row.unique(dim=0)) == 1
     row, log_q = unmask(small(), [2, 2], likeliest=True, num_rows=5, generator=generator)
     assert (log_q == 0).all()
+
+
+def test_much_noise_hides_which_word_is_surest(generator):
+    """Its first of two words then stands anywhere, as in the chapter's exercise: q comes close to the language's."""
+    uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
+    model = HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
+    share = {}
+    for noise in (0.0, 8.0, 1e4):
+        row, _ = unmask(model, [1, 1], places="surest word", noise=noise, num_rows=20_000, generator=generator)
+        share[noise] = (row.sum(-1) == 0).double().mean().item()
+    assert abs(share[1e4] - 0.81) < 0.015 and abs(share[0.0] - 0.891) < 0.015
+    assert share[1e4] + 0.015 < share[8.0] < share[0.0] - 0.015
+    with pytest.raises(ValueError, match="surest words"):
+        unmask(model, [1, 1], noise=1.0, generator=generator)
