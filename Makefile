@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 JOBS ?= 2
 CHAPTERS ?=
-CODE ?= all
+CODE ?= none
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -39,7 +39,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links newest archive pdf publish address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -114,6 +114,10 @@ links: $(READY)  ## follow every link that leaves the book, and say which are br
 	@$(RUN)/book_execute.py --jobs $(JOBS)
 	@$(BIN)/jupyter-book build --builder linkcheck .
 
+repeat: $(READY)  ## run a random part of each long run again, and hold the claims to it (two hours; WEEK=2026-48)
+	@$(BIN)/python -m benchmarks repeat $(WEEK)
+	@$(RUN)/book_execute.py --jobs $(JOBS)
+
 # In a copy of what is committed, with an environment of its own. Once its tests pass, its requirements.txt,
 # constraints.txt and .binder/requirements.txt are the next pins.
 newest: $(READY)  ## make test with the newest versions that the oldest Python takes, in .newest
@@ -135,7 +139,7 @@ archive: book  ## the book in one zip, to be read offline: begin with its index.
 	@mv _build/mptlml-book.part _build/mptlml-book.zip
 	@rm -r _build/mptlml-book
 
-pdf: book  ## the book in print (CODE=none leaves the code cells out); needs a Chromium
+pdf: book  ## the book in print (CODE=all with the code, the scorecard and the interface); needs a Chromium
 	@$(RUN)/book_print.py --code $(CODE)
 
 publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)

@@ -320,7 +320,9 @@ def test_the_records_of_all_chapters_are_gathered_and_drawn(said):
     assert first["statement"] == "1 < 2, 1.50 ± 0.10 nats."
     assert second["statement"] == "Expected, but not run here: 1 < 2, 1 to 2 nats."
     assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in book_records.drawn({"kind": "claim", "id": "a"}, said)
-    assert '<summary><span class="verdict' in book_records.drawn({"kind": "claim", "id": "a"}, said)
+    assert '<span class="verdict' in book_records.drawn({"kind": "claim", "id": "a"}, said)
+    text = "A sentence says {claim}`a`."
+    assert book_records.drawn({"kind": "claim", "id": "a"}, said, text) == '<span id="measured-a"></span>'
     closing = book_records.drawn(COST, said)
     assert "1 of 2 claims" in closing and "digits: 9 images (nine &lt;images&gt;; digest <code>0a</code>)" in closing
     assert said["chapters"]["02_two"]["data"] == []
@@ -374,7 +376,9 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
     rows = {row["id"]: row for row in scorecard.select("tr[id]")}
     for claim in found["claims"]:
         name, anchor = claim["url"].split(".html#")
-        story, row = page(name).find(id=anchor), rows[anchor]
+        value, row = page(name).find(id=anchor), rows[anchor]
+        story = page(name).find(id=value.get("popovertarget", anchor))
+        assert value.name == "details" or claim["text"] in value.get_text().replace("\u00a0", " "), claim["id"]
         link = row.td.find("a", recursive=False)  # the number in the sentence
         assert link["href"] == f"../{claim['url']}" and link.get_text(), claim["id"]
         assert bool(row.select("svg.band circle")) is (claim["value"] is not None)
@@ -382,8 +386,9 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
             assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
             assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {claim["kind"]}, claim["id"]
             text = part.get_text().replace("’", "'").replace("\u00a0", " ") + "–"
-            assert claim["how"] in text and claim["text"] in text, claim["id"]
-        assert story.select(f'a[href$="scorecard.html#{anchor}"]') and row.select(f'a[href="../{claim["url"]}"]')
+            assert claim["how"] in text, claim["id"]
+        assert story.select(f'a[href$="scorecard.html#{anchor}"]') and page(name).find(id=f"measured-{claim['id']}")
+        assert row.select(f'a[href="../{claim["url"]}"]')
     not_run, other = (found["summary"]["verdicts"].get(name, 0) for name in ("not run here", "other data"))
     said = f"Claims: {len(CLAIMS) - not_run - other} checked" + f", {not_run} need" * bool(not_run)
     assert said in page("book/intro").get_text() and said in scorecard.get_text()

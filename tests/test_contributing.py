@@ -9,6 +9,7 @@ import sys
 from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
+from types import SimpleNamespace
 
 import book_digest
 import book_execute
@@ -21,6 +22,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import mptlml
+from benchmarks import results
+from mptlml_book.report.claims import claims
 
 ROOT = Path(__file__).parents[1]
 FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-repair-left"]
@@ -151,3 +154,101 @@ def test_saving_a_chapter_unchanged_changes_nothing(tmp_path):
         command = [Path(sys.executable).with_name("jupytext"), "--quiet", "--sync", *files[:len(files) // 2]]
         subprocess.run(command, check=True, cwd=tmp_path)
         assert [file.name for file in files if file.read_text(encoding="utf-8") != before[file.name]] == []
+
+
+# Stored results -----------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """A stored file of three units with two lines each, and a way to write it again with another run."""
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    read = [SimpleNamespace(source="MNIST", size="two images", digest="12345678")]
+
+    def write(run, units=(("mnist", 1), ("mnist", 2), ("digits", 1)), read=read):
+        results.write_results("runs", "runs", ("data", "seed", "step", "score"), run, units, read)
+        return [line for line in (tmp_path / "runs.csv").read_text().splitlines() if not line.startswith("#")]
+    return write
+
+
+def lines_of(shift):
+    return lambda data, seed: [(data, seed, step, f"{seed + shift + step / 100:.2f}") for step in (0, 50)]
+
+
+def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
+    def killed(data, seed):
+        if seed == 2:
+            raise KeyboardInterrupt
+        return lines_of(0)(data, seed)
+    with pytest.raises(KeyboardInterrupt):
+        stored(killed)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
+    found = stored(lines_of(7))
+    assert found[1:] == ["mnist,1,0,1.00", "mnist,1,50,1.50", "mnist,2,0,9.00", "mnist,2,50,9.50", "digits,1,0,8.00",
+                         "digits,1,50,8.50"]
+    (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
+    (tmp_path / "runs.part").write_text('["another head", {}]')
+    with pytest.raises(SystemExit, match="another run"):
+        stored(lines_of(0))
+
+
+def test_a_week_repeats_one_unit_in_place(stored, monkeypatch, capfd):
+    before = stored(lines_of(0))
+    chosen = set()
+    for week in range(20):
+        monkeypatch.setattr(results, "repeated", [f"2026-{week}"])
+        after = stored(lines_of(week / 10))
+        changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
+        assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
+        chosen |= set(changed)
+        before = after
+    assert chosen == {1, 2, 3, 4, 5, 6} and "runs.csv: mnist, 1: 6 of 8 fields as stored" in capfd.readouterr().out
+    other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
+    for week in range(20):
+        monkeypatch.setattr(results, "repeated", [f"2026-{week}"])
+        assert stored(lines_of(week), read=other)[1:5] == before[1:5]  # other data: left as they are
+    with pytest.raises(SystemExit, match="no lines for"):
+        stored(lines_of(0), units=[("cifar", 1)])
+
+
+# The history of the bands --------------------------------------------------------------------------------------------
+
+BAND = re.compile(r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE)
+
+
+def git(*words):
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def bands_of(commit):
+    """{id: band} of the claims of a commit, those that wait for their chapter as comments among them."""
+    try:
+        text = git("show", f"{commit}:book/claims.yml")
+    except subprocess.CalledProcessError:
+        return {}
+    return {name: tuple(map(float, band.split(","))) for name, band in BAND.findall(text)}
+
+
+def test_the_history_shows_which_bands_came_before_their_chapters():
+    """The commit that set a claim's band, as it is, lies before the first one in which a chapter makes the claim."""
+    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository").strip() == "true":
+        pytest.skip("the history is not here")
+    known = {name: tuple(map(float, entry["band"])) for name, entry in claims().items()}
+    log = "log", "--no-merges", "--full-history", "--reverse", "--topo-order"
+    was_set = dict.fromkeys(known, "")
+    for line in git(*log, "--format=%H %P", "--", "book/claims.yml").splitlines():
+        commit, *parents = line.split()
+        before = bands_of(parents[0]) if parents else {}
+        was_set |= {name: commit for name, band in bands_of(commit).items()
+                    if known.get(name) == band != before.get(name)}
+    made = {}
+    for part in git(*log, "--format=%x01%H", "-p", "-U0", "--", "notebooks/*.md").split("\x01")[1:]:
+        added = "\n".join(line for line in part.splitlines() if line.startswith("+"))
+        made = dict.fromkeys(known.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)), part[:40]) | made
+
+    def came_before(name):
+        pair = was_set[name], made.get(name, "")
+        return pair[0] != pair[1] and not subprocess.run(["git", "merge-base", "--is-ancestor", *pair], cwd=ROOT,
+                                                         capture_output=True).returncode
+
+    wrong = [name for name, entry in claims().items() if entry["kind"] == "before" and not came_before(name)]
+    assert not wrong, f"no older than their chapters, so their kind is after: {', '.join(wrong)}"

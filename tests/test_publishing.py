@@ -94,6 +94,12 @@ def test_a_page_can_say_where_to_clone_from(published):
     assert soup.select_one("article p code").get_text() == f"git clone --branch trunk {REPOSITORY}"
 
 
+def test_a_page_that_is_passed_on_says_what_it_is(published):
+    soup = BeautifulSoup((published / f"{CHAPTER}.html").read_text(), "html.parser")
+    said = {tag["property"]: tag["content"] for tag in soup.select("meta[property]")}
+    assert said["og:title"] == "One" and said["og:url"] == f"https://some-one.github.io/some.book/{CHAPTER}.html"
+
+
 def test_buttons_lead_to_downloads_and_where_the_book_is_kept(published):
     soup = BeautifulSoup((published / f"{CHAPTER}.html").read_text(), "html.parser")
     found = {link.get_text().strip(): link["href"] for link in soup.select(".article-header-buttons a[href]")}

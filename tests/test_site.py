@@ -192,14 +192,48 @@ def test_the_scorecard_is_a_list_that_filters_shorten(reader, built_site):
     page.close()
 
 
-def test_a_claim_leads_to_its_cell_opened_and_in_view(reader, built_site):
+def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site):
     page = Visit(reader, built_site / "book" / "scorecard.html").page
     page.locator("#claim-table1-p10 td:first-child > a").click()
-    claim = page.locator("details#claim-table1-p10[open]")
-    claim.wait_for()
-    assert claim.locator("dl").is_visible()
-    assert page.locator("div.cell:has(#claim-table1-p10) div.cell_input").first.is_visible()
-    assert 0 <= claim.bounding_box()["y"] < DESKTOP["height"]
+    value = page.locator("button#claim-table1-p10")
+    story = page.locator(f"#{value.get_attribute('popovertarget')}")
+    story.locator("text=Band").wait_for()
+    assert 0 <= value.bounding_box()["y"] < DESKTOP["height"]
+    assert 0 <= story.bounding_box()["y"] < DESKTOP["height"] - story.bounding_box()["height"]
+    page.keyboard.press("Escape")
+    assert not story.is_visible()
+    value.hover()
+    story.wait_for()
+    page.mouse.move(0, 0)
+    story.wait_for(state="hidden")
+    value.focus()
+    page.keyboard.press("Enter")
+    story.locator("a", has_text="in this cell").click()
+    page.locator("div.cell:has(#measured-table1-p10) div.cell_input").first.wait_for()
+    assert not story.is_visible()
+    page.close()
+
+
+def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_site):
+    page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
+    card = page.locator("article > .told")
+    for link, told in (("a[href*='references.html#']", "2014"), ("p a.reference[href^='#fig-']", "Figure 2.")):
+        page.locator(link).first.hover()
+        card.locator(f"text={told}").first.wait_for()
+        assert not card.locator("[id]").count()
+        page.mouse.move(0, 0)
+        card.wait_for(state="hidden")
+    page.close()
+
+
+def test_a_page_that_is_dark_is_printed_light(reader, built_site):
+    page = Visit(reader, built_site / "book" / "scorecard.html").page
+    theme = "document.documentElement.dataset.theme"
+    page.evaluate(f"{theme} = 'dark'")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(theme) == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(theme) == "dark"
     page.close()
 
 

@@ -9,12 +9,14 @@ be read before they run (book_notebook.py); their first cell (colab_cell.py) ins
 
 import os
 import re
+from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
 import nbformat
 from book_notebook import Page, readable
 from book_outputs import executed_chapter
+from docutils import nodes
 
 UNKNOWN = 'REPOSITORY, BRANCH = "", ""'  # in colab_cell.py
 PLACE = r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[A-Za-z0-9_][A-Za-z0-9._/-]*"
@@ -31,6 +33,12 @@ def address() -> tuple[str, str] | None:
         raise ValueError(f"{repository!r} and {branch!r} in MPTLML_REPOSITORY and MPTLML_BRANCH; "
                          "expected https://github.com/OWNER/NAME and the name of a branch")
     return (repository, branch) if repository else None
+
+
+def site() -> str:
+    """The address of the site that GitHub shows of the repository; empty where the environment names none."""
+    owner, _, name = (address() or ("",))[0].removeprefix("https://github.com/").partition("/")
+    return f"https://{owner.lower()}.github.io/{name}/" if owner else ""
 
 
 def _set_options(app, config):
@@ -71,10 +79,7 @@ def _write_notebook(app, pagename, templatename, context, doctree):
         code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
         folded = {"cellView": "form", "jupyter": {"source_hidden": True}}
         cell = nbformat.v4.new_code_cell(code, id="install", metadata=folded)
-        root, place = Path(app.srcdir), ""
-        if known := address():
-            owner, name = known[0].removeprefix("https://github.com/").split("/")
-            place = f"https://{owner.lower()}.github.io/{name}/{pagename}.html"
+        root, place = Path(app.srcdir), site() and f"{site()}{pagename}.html"
         has_run = (root / "_build" / "records.json").exists()
         executed = executed_chapter(root / f"{pagename}.md", root) if has_run else None
         notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
@@ -85,7 +90,21 @@ def _write_notebook(app, pagename, templatename, context, doctree):
         nbformat.write(notebook, target)
 
 
+def _describe(app, pagename, templatename, context, doctree):
+    """What is shown of a page where somebody passes its address on."""
+    told = [meta["content"] for meta in doctree.findall(nodes.meta)] if doctree else []
+    title = re.sub("<[^>]*>", "", context.get("title", ""))
+    said = {"og:type": "article", "og:site_name": app.config.html_title, "og:title": title}
+    if told:
+        said["og:description"] = told[0]
+    if site():
+        said |= {"og:url": f"{site()}{pagename}.html", "og:image": f"{site()}_static/card.png"}
+    context["metatags"] = context.get("metatags", "") + "".join(
+        f'<meta property="{name}" content="{escape(text, quote=True)}">\n' for name, text in said.items())
+
+
 def setup(app):
+    app.connect("html-page-context", _describe)
     app.connect("config-inited", _set_options)
     app.connect("html-page-context", _offer_notebook)
     app.connect("html-page-context", _launch, priority=502)  # after the theme's own buttons

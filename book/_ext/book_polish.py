@@ -16,6 +16,7 @@ from docutils import nodes
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
 MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml_book.report.moving writes it
+TITLE = "Masked pre-training, in numbers"
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
     ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
@@ -27,6 +28,8 @@ REPAIRS = (
     ('<div role="list" class="citation-list">', '<div class="citation-list">'),
     # The column of row names may have no heading, and an empty <th> is not allowed.
     ('<th class="head"><p></p></th>', "<td></td>"),
+    # The first page is the book's.
+    (f"<title>{TITLE} &#8212; {TITLE}</title>", f"<title>{TITLE}</title>"),
     # Every proof without a label gets the same id.
     (' id="proof"', ""),
 )
@@ -54,6 +57,10 @@ def _write_numbers(app, doctree, docname):
         if re.search("[±×]", text) and not verbatim:
             text.parent.replace(text, nodes.Text(unbroken(text)))
     for formula in doctree.findall(nodes.math):
+        before = formula.parent[formula.parent.index(formula) - 1] if formula.parent.index(formula) else None
+        if isinstance(before, nodes.Text) and before.endswith("("):
+            formula[:] = [nodes.Text(f"\\text{{(}}{formula.astext()}")]
+            before.parent.replace(before, nodes.Text(before[:-1]))
         after = formula.next_node(nodes.Text, descend=False, siblings=True)
         closing = re.match(r"[.,;:?!)]+", after or "")
         if closing and formula.parent.index(after) == formula.parent.index(formula) + 1:

@@ -1,7 +1,7 @@
 """The book in print: what `make pdf` writes.
 
-    python book/_ext/book_print.py --code all      _build/mptlml-book.pdf, every code cell opened
-    python book/_ext/book_print.py --code none     ... without code
+    python book/_ext/book_print.py --code none     _build/mptlml-book.pdf, to be read
+    python book/_ext/book_print.py --code all      ... with every code cell opened, the scorecard and the interface
 
 The pages of the built site are put into one (print.html), in the order of _toc.yml, and Chromium prints that, so
 links between pages lead to places in the print. Sphinx's own singlehtml builder does not serve: in it the ids of
@@ -23,9 +23,12 @@ from jinja2 import Template
 from playwright.sync_api import sync_playwright
 from pypdf import PdfReader, PdfWriter
 
+import mptlml
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCREEN = "article script, .headerlink, .toctree-wrapper"
 CODE = "div.cell_input, details.above-input"
+TO_LOOK_UP = ("book/scorecard", "book/api", "book/api_book", "book/status")
 HEAD = 'link[rel="stylesheet"], script:-soup-contains("MathJax"), script[src*="mathjax"]'
 
 
@@ -68,7 +71,8 @@ def prepare(page: BeautifulSoup, path: str, keys: dict[str, str], code: str) -> 
 def one_page(site: Path, code: str, config: dict, toc: dict) -> tuple[str, list[tuple]]:
     """All pages in one, to lie beside the site's folder, and its contents: [(level from 1, title, id it leads to)]."""
     parts = {f"{toc['root']}.html": ""}
-    parts |= {f"{page['file']}.html": part["caption"] for part in toc["parts"] for page in part["chapters"]}
+    parts |= {f"{page['file']}.html": part["caption"] for part in toc["parts"] for page in part["chapters"]
+              if code == "all" or page["file"] not in TO_LOOK_UP}
     keys = {path: f"page-{place}" for place, path in enumerate(parts)}
     head, entries, articles, last = {}, [], [], ""
     for path, part in parts.items():
@@ -83,7 +87,8 @@ def one_page(site: Path, code: str, config: dict, toc: dict) -> tuple[str, list[
         articles.append(article)
         last = part
     template = Template(Path(__file__).with_name("print.html").read_text(encoding="utf-8"), autoescape=True)
-    return template.render(config=config, head=head, entries=entries, articles=articles), entries
+    settings = {"config": config, "version": mptlml.__version__}
+    return template.render(**settings, head=head, entries=entries, articles=articles), entries
 
 
 def write_print(path: str, site: Path, target: Path, code: str, config: dict, toc: dict) -> int:
@@ -119,7 +124,7 @@ def _text(element):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--code", choices=("all", "none"), default="all", help="every code cell, or none")
+    parser.add_argument("--code", choices=("all", "none"), default="none", help="no code cell, or every one")
     code = parser.parse_args().code
     path = find_chromium() or sys.exit(f"no Chromium: install one ({', '.join(BROWSERS)}), or set CHROMIUM")
     config, toc = (yaml.safe_load((ROOT / name).read_text(encoding="utf-8")) for name in ("_config.yml", "_toc.yml"))

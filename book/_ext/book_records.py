@@ -2,7 +2,8 @@
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
     ```                        `figures` and `passport` (from book/figures.yml) and `status`
-    {claim}`id`                a claim's value in a sentence, and {verdict}`id` how it came out
+    {claim}`id`                a claim's value in a sentence, with a mark for how it came out and its story on hover,
+                               focus or tap; {verdict}`id` is the verdict in words
 
 Chapters that are out of date run first. Then all are read with their outputs, each record drawn where it stands. The
 site gets claims.json (described by claims.schema.json) and data/KEY.csv beside its pages.
@@ -86,11 +87,12 @@ def settings(chapters: dict) -> dict[str, list[str]]:
     return values
 
 
-def drawn(record: dict, book: dict) -> str:
-    """A record as its chapter's page shows it: HTML, or nothing."""
+def drawn(record: dict, book: dict, text: str = "") -> str:
+    """A record as its page shows it: HTML, or nothing. A claim that the chapter's `text` names has its story there."""
     if record["kind"] == "claim":
         found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
-        return str(TEMPLATE.claim(found[0])) if found else ""  # none where its chapter did not close: see `problems`
+        draw = TEMPLATE.measured if f"{{claim}}`{record['id']}`" in text else TEMPLATE.claim
+        return str(draw(found[0])) if found else ""  # none where its chapter did not close: see `problems`
     if record["kind"] == "cost":
         own = [claim for claim in book["claims"] if claim["chapter"] == record["chapter"]]
         return str(TEMPLATE.cost(record, own, book["chapters"][record["chapter"]]["data"]))
@@ -107,7 +109,7 @@ def read_executed(text: str, path: str) -> NotebookNode:
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
             if MIME in output.get("data", {}):
-                output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root))}
+                output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root), text)}
             elif alt and "text/html" in output.get("data", {}):
                 output["data"] = {"text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))}
         cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
@@ -169,18 +171,36 @@ def _show_twins(app, doctree, docname):
             shown.add(anchor)
 
 
+class ClaimValue(nodes.inline):
+    """A claim's value in a sentence: a button that shows the story behind it."""
+
+
 class Claim(SphinxRole):
-    """{claim}, the value as text; {verdict}, how it came out, as a badge."""
+    """{claim}, the value with its story; {verdict}, how it came out, as a badge."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         claims = {claim["id"]: claim for claim in read_records(Path(self.env.srcdir))["claims"]}
         if self.text not in claims:
             logger.warning("no claim %r was made", self.text, location=self.get_location(), type="book_records")
         elif self.name == "claim":
-            return [nodes.Text(typeset(claims[self.text]["text"]))], []
+            claim, told = claims[self.text], self.env.temp_data.setdefault("claims told", set())
+            text = typeset(claim["text"])
+            node = ClaimValue("", text, claim=claim, number=f"story-{self.env.new_serialno('claim')}", anchor="")
+            if self.env.docname == f"notebooks/{claim['chapter']}" and self.text not in told:
+                node["anchor"] = f"claim-{self.text}"  # where its chapter says it first
+            told.add(self.text)
+            return [node], []
         else:
             return [nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")], []
         return [], []
+
+
+def _open_value(self, node):
+    self.body.append(str(TEMPLATE.open_value(node["claim"], node["number"], node["anchor"])))
+
+
+def _close_value(self, node):
+    self.body.append(str(TEMPLATE.close_value(node["claim"], node["number"])))
 
 
 def write_files(book: dict, site: Path) -> None:
@@ -218,6 +238,7 @@ def _write(app, exception):
 def setup(app):
     app.add_directive("records", Records)
     app.add_directive("twin", Twin)
+    app.add_node(ClaimValue, html=(_open_value, _close_value))
     app.add_role("claim", Claim())
     app.add_role("verdict", Claim())
     app.connect("config-inited", _run_and_read)

@@ -14,7 +14,7 @@
     const D = row.length;
     const percent = (k) => `${steps[k].hidden.length} of ${D} (${Math.round(100 * steps[k].hidden.length / D)}%)`;
     const at = figure.range(`Hidden ${unit}s`,
-      { min: 0, max: steps.length - 1, value: steps.length >> 1, text: percent });
+      { min: 0, max: steps.length - 1, value: Math.max(steps.length - 2, 0), text: percent });
     figure.play(at, 1200);
     const widest = Math.max(...row.map((word) => vocabulary[word].length), 2);
 
@@ -46,12 +46,13 @@
         const told = names.map((name, n) => {
           const [guess, chance] = [guesses[n][k], chances[n][k]];
           box(n + 1, `area ${guess[0] === word ? "blue" : "orange"}`).style.opacity = 0.1 + 0.5 * chance[0];
-          words(left + cell / 2, top + (n + 1) * line + 15, vocabulary[guess[0]], "");
+          const right = guess[0] === word ? "right" : ""; // underlined, so that colour is not alone
+          words(left + cell / 2, top + (n + 1) * line + 15, vocabulary[guess[0]], right);
           return `${name}: ${guess.map((other, t) => `${vocabulary[other]} ${number(chance[t])}`).join(", ")}`;
         });
         return [left + cell / 2, top + 11, [`${truth}: hidden`, ...told].join("\n")];
       });
-      words(margin, Math.ceil(D / across) * block + 14, "blue is right; point at a word", "hint", "start");
+      words(margin, Math.ceil(D / across) * block + 14, `blue and underlined is right; point at a ${unit}`, "hint", "start");
       figure.points(points);
       figure.say([say]);
     };

@@ -142,7 +142,7 @@ const Moving = (() => {
       for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
       on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
       on("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+        const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -1e9, End: 1e9 }[event.key];
         if (!step) return;
         event.preventDefault();
         this.show(Math.max(0, Math.min(this.read.length - 1, this.shown + step)));
@@ -175,7 +175,8 @@ const Moving = (() => {
     /* What can be read: [x, y, words] each, in pixels of the svg. */
     points(points) {
       this.read = points;
-      const how = { tabindex: 0, role: "group", "aria-label": "Chart: the arrow keys read its values" };
+      const name = this.picture.closest("figure")?.querySelector(".caption-number")?.textContent.trim() ?? "Chart";
+      const how = { tabindex: 0, role: "group", "aria-label": `${name}: the arrow keys read its values` };
       for (const [name, value] of Object.entries(how)) this.picture.setAttribute(name, value);
       this.show(this.shown);
     }

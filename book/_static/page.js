@@ -20,14 +20,54 @@
   // The article changes its size when the window does, when formulas are set, and when something unfolds.
   new ResizeObserver(look).observe(article);
 
-  const goal = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const land = () => { // a claim opens, and with it the code of the cell that measures it
-    const fold = goal()?.closest("details");
-    if (!fold) return;
-    fold.open = true;
-    fold.closest("div.cell:has(.claim)")?.querySelector("details.above-input")?.setAttribute("open", "");
-    goal().scrollIntoView({ block: "center" });
+  const goal = (hash = location.hash) => document.getElementById(decodeURIComponent(hash.slice(1)));
+  const land = () => { // at a claim its story opens, at the cell that measures it the code
+    const found = goal();
+    document.querySelector(".told:popover-open")?.hidePopover();
+    if (!found) return;
+    const fold = found.closest("details");
+    if (fold) fold.open = true;
+    else if (!found.matches("button.claim, [id^=measured-]")) return;
+    if (found.matches("[id^=measured-]")) {
+      found.closest("div.cell")?.querySelector("details.above-input")?.setAttribute("open", "");
+    }
+    found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
+    found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
+  // A mouse need not press: a claim shows its story, a citation what it cites, and a link to a figure, an equation or a
+  // theorem of this page what it leads to.
+  const card = Object.assign(document.createElement("div"), { className: "told", popover: "auto" });
+  article.append(card);
+  const fill = (link) => {
+    card.replaceChildren(link.dataset.told ?? goal(link.hash).closest("figure, div.math, .proof").cloneNode(true));
+    card.querySelectorAll("[id]").forEach((copy) => copy.removeAttribute("id"));
+  };
+  let timer;
+  const soon = (story, force, source, wait) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (force && story === card) fill(source);
+      story.togglePopover({ force, source });
+    }, wait);
+  };
+  const links = [...article.querySelectorAll("a.reference.internal")].filter((link) => {
+    if (!link.title) return link.matches('[href^="#"]') && goal(link.hash)?.closest("figure, div.math, .proof");
+    link.dataset.told = link.title;
+    link.removeAttribute("title");
+    return true;
+  });
+  [...document.querySelectorAll("button.claim"), ...links].forEach((source) => {
+    const story = source.popoverTargetElement ?? card;
+    const mouse = (force, wait) => (event) => event.pointerType === "mouse" && soon(story, force, source, wait);
+    source.addEventListener("pointerenter", mouse(true, 200));
+    source.addEventListener("pointerleave", mouse(false, 300));
+    if (story === card) {
+      source.addEventListener("focus", () => source.matches(":focus-visible") && soon(card, true, source, 200));
+      source.addEventListener("blur", () => soon(card, false, source, 0));
+    } else story.addEventListener("pointerleave", mouse(false, 300));
+    story.addEventListener("pointerenter", () => clearTimeout(timer));
+  });
+  card.addEventListener("pointerleave", () => soon(card, false, null, 300));
   // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
   const mark = () => {
     if (document.getElementById("search-results")) return;
@@ -42,6 +82,10 @@
     marks.find((found) => found.checkVisibility())?.scrollIntoView({ block: "center" });
   };
   addEventListener("hashchange", land);
+  const { dataset } = document.documentElement; // paper is light
+  let theme;
+  addEventListener("beforeprint", () => { theme = dataset.theme; dataset.theme = "light"; });
+  addEventListener("afterprint", () => { dataset.theme = theme; });
   addEventListener("load", async () => {
     await window.MathJax?.startup?.promise; // before that a mark would break a formula, and places still move
     look();
