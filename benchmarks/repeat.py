@@ -9,7 +9,16 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-from . import after_training, deep_vae, known_language, linear_page, linear_runs, masked_diffusion, real_network, results
+from . import (
+    after_training,
+    deep_vae,
+    known_language,
+    linear_page,
+    linear_runs,
+    masked_diffusion,
+    real_network,
+    results,
+)
 
 
 def main(week=""):
