@@ -3,8 +3,8 @@
 import importlib
 import sys
 
-NAMES = ("build", "repeat", "linear_runs", "linear_page", "deep_vae", "known_language", "real_network",
-         "after_training")
+NAMES = ("build", "repeat", "linear_runs", "linear_page", "deep_vae", "known_language", "masked_diffusion",
+         "real_network", "after_training")
 
 name, *words = sys.argv[1:] or [""]
 if name not in NAMES:

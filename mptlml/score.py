@@ -98,22 +98,24 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
     return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
 
 
-def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, max_elements: int = MAX_ELEMENTS,
-                  generator: Generator) -> RowEstimates:
+def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, by_orders: bool = False,
+                  max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased, with masks of each row's own. Below 2 D passes: num_passes / 2 strata of sizes, each drawn twice, so that
-    the pairs give the error, which has about num_passes / 2 degrees of freedom. From 2 D passes on: the chain rule
-    along num_passes // D random orders, which has no noise at all where the conditionals belong to one joint
-    distribution; the error has one degree of freedom fewer than there are orders. Chapter 12 compares these with
-    others. max_elements as in `score_curve`. Raises ValueError: fewer than 2 passes, or an odd number of them below
-    2 D; rows out of range.
+    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, so that the
+    pairs give the error, which has about num_passes / 2 degrees of freedom. By orders: the chain rule along
+    num_passes // D random orders; the error has one degree of freedom fewer than there are orders. Orders have no noise
+    where the conditionals belong to one joint distribution. A network's orders disagree, and which of the two is less
+    noisy depends on the network: compare the errors of both on a few rows first, at equal passes (Chapter 12).
+    max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd number of them; by
+    orders, fewer than 2 D; rows out of range.
     """
     check_rows(x, model.num_tokens)
-    num_orders = check_count(num_passes, "num_passes", at_least=2) // model.num_tokens
+    check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     values = []
     with torch.no_grad():
-        if num_orders >= 2:
+        if by_orders:
+            num_orders = num_passes // model.num_tokens
             for row in x[:, None]:
                 orders = random_orders(model.num_tokens, num_orders, generator=generator)
                 values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))

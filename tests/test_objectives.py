@@ -171,7 +171,7 @@ DRAWS = {  # everything of the theorem that does
     "score_curve, rows kept": lambda *given: draw(score_curve, keep_rows=True)(*given).rows,
     "score_curve, own masks": lambda *given: draw(score_curve, share_masks=False)(*given).rows,
     "estimate_area": lambda *given: draw(estimate_area, 2)(*given)[0],
-    "estimate_area by orders": lambda *given: draw(estimate_area, 8 * NUM_TOKENS)(*given)[0],
+    "estimate_area by orders": lambda *given: draw(estimate_area, 8 * NUM_TOKENS, by_orders=True)(*given)[0],
     "order_spread": draw(order_spread, num_orders=3),
     "exact_curve": lambda model, data, generator: exact_curve(model, data).rows,  # its masks travel too
 }

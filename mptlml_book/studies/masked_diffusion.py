@@ -112,18 +112,23 @@ def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_or
 
 
 def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None, *, places: str = "random",
-           likeliest: bool = False, num_rows: int = 1, generator: Generator) -> tuple[Tensor, Tensor]:
+           likeliest: bool = False, noise: float = 0.0, num_rows: int = 1,
+           generator: Generator) -> tuple[Tensor, Tensor]:
     """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
 
     steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R), or takes
     the likeliest, and keeps those at some places, chosen by `places`: at random; the places whose likeliest words are
     most probable ("surest place", chosen before the words are drawn); or those whose drawn words are most probable
     ("surest word": LLaDA's script). Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`.
+    noise: MaskGIT adds Gumbel noise to the log-probability of each drawn word before it keeps the surest, times this
+    number in the first pass and less by equal steps, down to zero in the last.
     x [N, D]: read these rows in place of writing. Raises ValueError: unknown places; steps that do not sum to D; rows
-    that are to be read by their surest words.
+    that are to be read by their surest words; noise with other places than these.
     """
     num_tokens = model.num_tokens
     check_choice(places, PLACES, "places")
+    if noise and places != "surest word":
+        raise ValueError(f"MaskGIT's noise is for the surest words, and these are {places!r} places")
     if sum(check_count(step, "a step") for step in steps) != num_tokens:
         raise ValueError(f"steps must sum to {num_tokens} tokens, got {list(steps)}")
     if x is not None and places == "surest word":
@@ -131,7 +136,7 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
     row = torch.zeros(num_rows, num_tokens, dtype=torch.long) if x is None else x.long()
     seen = torch.zeros_like(row, dtype=torch.bool)
     log_q = torch.zeros(len(row), dtype=torch.float64)
-    for step in steps:
+    for done, step in enumerate(steps, start=1):
         with torch.no_grad():
             answer = model.vocabulary_log_prob(row, seen).double()  # [N, D, V]
         if x is not None:
@@ -145,7 +150,10 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
         if places != "random":
             sure = answer.amax(-1) if places == "surest place" else drawn
             key = _rounded(sure.exp()) + TIE / 2 * key
-        chosen = key.masked_fill(seen, -1).topk(step).indices
+        if noise:
+            gumbel = -draws.rand(row.shape, None, generator).log().neg().log()
+            key = drawn + noise * (1 - done / len(steps)) * gumbel
+        chosen = key.masked_fill(seen, -math.inf).topk(step).indices
         filled = torch.zeros_like(seen).scatter(-1, chosen, True)
         if not likeliest or x is not None:  # the likeliest words are written with probability 1
             log_q += torch.where(filled, drawn, 0).sum(-1)
