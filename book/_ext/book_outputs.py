@@ -68,7 +68,7 @@ def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> 
 
 
 def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
-    """The records that a chapter emitted, in order, each with the name of the figure whose cell it came from, if any."""
+    """The records that a chapter emitted, in order, each with the name of the figure, if any, whose cell emitted it."""
     found = []
     for cell in code_cells(notebook):
         figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name", "")
