@@ -9,6 +9,7 @@ the rates that the first chooses:
     tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                        20 minutes
     carry    three of these, carried on with uniform sizes for a tenth of their steps                    4 minutes
+    stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry           2 minutes
     longer   the same three, with four times the steps                                                  45 minutes
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%                8 minutes
     apart    13 words hidden, 5 of them predicted                                                        4 minutes
@@ -43,6 +44,7 @@ PLAN = {  # seeds, schemes, how many times NUM_STEPS, orders along which each ne
     "tuning": (3, SCHEMES, 1, 0),
     "schemes": (10, SCHEMES, 1, 16),
     "carry": (10, THREE, 1, 0),
+    "stay": (10, ("fixed 15%",), 1, 0),
     "longer": (10, THREE, 4, 0),
     "targets": (10, ("fixed 15%",), 13 / 5, 16),
     "apart": (10, (HIDE_MORE,), 1, 16),
@@ -50,6 +52,7 @@ PLAN = {  # seeds, schemes, how many times NUM_STEPS, orders along which each ne
     "sixteen": (3, TWO, 16, 16),
     "scale": (2, TWO, 1, 0),
 }
+CARRIED = ("carry", "stay")
 READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
             "mixture_error", "mixture_half", "spread", "curve")
 FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS, "seconds")
@@ -85,9 +88,10 @@ def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"
     """The one line of a network, trained and read as its group asks."""
     net, seconds = train_or_load(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate,
                                  num_tokens=num_tokens, width=width)
-    carried = num_steps // 10 if group == "carry" else 0
+    carried = num_steps // 10 if group in CARRIED else 0
     if carried:
-        net = carry_on(net, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+        then = scheme if group == "stay" else "uniform sizes"
+        net = carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
     options = dict(num_rows=32, at=AT_128) if num_tokens == 128 else {}
     found = read_network(net, scheme, seed=seed, num_orders=PLAN[group][-1], **options)
     texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}

@@ -135,6 +135,8 @@ def test_a_network_is_carried_on_in_a_copy():
     before = net.readout.weight.clone()
     after = study.carry_on(net, seed=3, num_steps=12, learning_rate=1e-2)
     assert torch.equal(net.readout.weight, before) and not torch.equal(after.readout.weight, before)
+    stayed = study.carry_on(net, "fixed 15%", seed=3, num_steps=12, learning_rate=1e-2)
+    assert not torch.equal(stayed.readout.weight, after.readout.weight)
 
 
 def test_a_kept_network_comes_back(tmp_path, monkeypatch):
@@ -156,7 +158,7 @@ def test_the_stored_runs_are_those_of_the_plan(file):
     units = benchmark.units(group, len({line["seed"] for line in lines}))
     keys = [(line["scheme"], int(line["num_steps"]), float(line["rate"]), int(line["seed"])) for line in lines]
     assert keys == [unit[:4] for unit in units]
-    assert {int(line["carried"]) * 10 for line in lines} == ({units[0][1]} if group == "carry" else {0})
+    assert {int(line["carried"]) * 10 for line in lines} == ({units[0][1]} if group in benchmark.CARRIED else {0})
     for line in lines:
         curve = [float(value) for value in line["curve"].split()]
         if len(curve) == int(line["num_tokens"]):

@@ -128,14 +128,16 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP, track, track_every)
 
 
-def carry_on(net: MaskedTransformer, *, seed: int, num_steps: int, learning_rate: float) -> MaskedTransformer:
-    """A copy of the network, trained for `num_steps` more with uniform sizes, on rows of its own.
+def carry_on(net: MaskedTransformer, scheme: str = "uniform sizes", *, seed: int, num_steps: int,
+             learning_rate: float) -> MaskedTransformer:
+    """A copy of the network, trained for `num_steps` more by one of OBJECTIVES, on rows of its own.
 
     The rate warms up over a sixth of these steps and falls to zero again. Raises ValueError as `pretrain`.
     """
+    check_choice(scheme, OBJECTIVES, "scheme")
     net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
     rows = language(net.num_tokens).sample(num_steps * BATCH, generator=generator)
-    train_on(rows, net, "uniform sizes", generator, learning_rate, num_steps // 6)
+    train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
     return net
 
 
