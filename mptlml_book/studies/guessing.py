@@ -39,12 +39,12 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
         for k, seen in enumerate(observed)]}
 
 
-def still(data: Mapping[str, Any], colors: tuple[str, str, str], at: int = -2, across: int = 33) -> Figure:
+def still(data: Mapping[str, Any], colours: tuple[str, str, str], at: int = -2, across: int = 33) -> Figure:
     """One step of the data of `guesses` as a picture, `across` tokens a line: what the moving figure opens on.
 
-    colors: of a right guess, which has a frame too, of a wrong one, and of what is hidden; the paler, the less sure.
+    colours: of a right guess, which has a frame too, of a wrong one, and of what is hidden; the paler, the less sure.
     """
-    blue, orange, grey = colors
+    blue, orange, grey = colours
     words, row, step = data["vocabulary"], data["row"], data["steps"][at]
     place = {int(j): k for k, j in enumerate(step["hidden"])}
     fig, ax = plt.subplots(figsize=(7, 0.3 * (4 * -(-len(row) // across) - 1)))
