@@ -42,9 +42,9 @@ WEIGHTED = {  # mask sizes; whether the encoder learns from the ELBO of the visi
 }
 SCHEMES = ("elbo", "masking", *VARIANTS, *WEIGHTED)
 HELD = {  # names in a table of those that are compared with the ELBO where the noise is held
-    "masking": "recursion, 33%",
-    "weighted 33%": "weighted draws, 33%",
-    "weighted uniform": "weighted draws, uniform sizes",
+    "masking": "masking by the recursion, 33%",
+    "weighted 33%": "masking by weighted draws, 33%",
+    "weighted uniform": "masking by weighted draws, uniform sizes",
     "weighted 33%, own encoder": "the same, encoder trained apart, 33%",
     "weighted uniform, own encoder": "the same, encoder trained apart, uniform sizes",
 }
