@@ -26,7 +26,7 @@ from .results import write_results
 
 SEEDS, DETAILED = (11, 12, 13), "mnist"
 PAGE = 300  # steps of the networks that the page trains itself
-BOTH, LONG = ("elbo", "recursion"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
+BOTH, LONG = ("elbo", "masking"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
 PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes
     ("mnist", None, LONG, BOTH),
     ("fashion-mnist", None, LONG, BOTH),

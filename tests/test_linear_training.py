@@ -97,31 +97,14 @@ def test_training_elsewhere_gives_the_same_weights(digits, objective, elsewhere)
     assert torch.equal(runs[0].weight, runs[1].weight)
 
 
-def test_the_exact_and_the_15_per_cent_objective_have_maxima_of_their_own(digits, weights):
-    """The exact one ends where the slope vanishes. From there the other is higher on its masks, less so on fresh ones,
-    and lower in likelihood; it ends where nothing is left to gain."""
-    options = dict(spacing=0.4, num_steps=40)
+def test_the_exact_objective_ends_where_its_slope_vanishes(digits, weights):
     *optimum, steps = study.maximise(digits, *weights, spacing=0.4, num_steps=60)
     assert 10 < steps <= 60
     theta = [p.clone().requires_grad_() for p in optimum]
     LinearVAE(*theta, disc_rule(0.4, 4.5)).log_prob(digits.rows.double()).mean().backward()
     assert max(p.grad.abs().max() for p in theta) < 2e-3
-    *own, steps, gain = study.maximise_at_15(digits, *optimum, seed=0, masks_per_row=2, **options)
-    fresh = [study.score_at_15(digits, *pair, seed=7) for pair in (optimum, own)]
-    lml = [study.mean_lml(digits, digits.model(*pair))[0] for pair in (weights, optimum, own)]
-    assert gain > fresh[1] - fresh[0] and lml[1] > lml[0] + 0.05 and lml[2] < lml[1] - 0.1
-    *_, more, little = study.maximise_at_15(digits, *own, seed=0, masks_per_row=2, **options)
-    assert 0 <= little < 0.1 * gain and 0 < more <= steps == 40
-    other = study.maximise_at_15(digits, *optimum, seed=1, masks_per_row=2, **options)[-1]
-    assert other != gain
-
-
-def test_balanced_masks_hide_each_token_as_often(generator):
-    """8 windows of 3 from 10 tokens: each token two or three times, and no token twice in a mask."""
-    hidden = ~study.balanced_masks(10, 3, 8, generator)
-    assert (hidden.sum(1) == 3).all() and set(hidden.sum(0).tolist()) == {2, 3}
-    first = torch.stack([~study.balanced_masks(10, 3, 1, generator)[0] for _ in range(2000)])
-    torch.testing.assert_close(first.double().mean(0), torch.full((10,), 0.3).double(), rtol=0, atol=0.05)
+    lml = [study.mean_lml(digits, digits.model(*pair))[0] for pair in (weights, optimum)]
+    assert lml[1] > lml[0] + 0.05
 
 
 def test_the_best_diagonal_posterior_is_that_of_a_search(digits, weights):
@@ -164,7 +147,6 @@ def test_the_command_writes_such_lines(tmp_path, monkeypatch):
     from benchmarks import linear_runs, results
 
     small = dict(LONG=dict(passes=2, spacing=0.4), FROM_OPTIMUM=dict(passes=1, spacing=0.4, rate=0.05), SEEDS=(0,),
-                 OWN={"digits": dict(masks_per_row=1, num_steps=3)},
                  maximise=partial(study.maximise, spacing=0.5, num_steps=5))
     for name, value in small.items():
         monkeypatch.setattr(linear_runs, name, value)

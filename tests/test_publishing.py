@@ -98,6 +98,8 @@ def test_a_page_that_is_passed_on_says_what_it_is(published):
     soup = BeautifulSoup((published / f"{CHAPTER}.html").read_text(), "html.parser")
     said = {tag["property"]: tag["content"] for tag in soup.select("meta[property]")}
     assert said["og:title"] == "One" and said["og:url"] == f"https://some-one.github.io/some.book/{CHAPTER}.html"
+    folder, picture = said["og:image"].rsplit("/", 1)
+    assert folder == "https://some-one.github.io/some.book/_static" and (ROOT / "book" / "_static" / picture).is_file()
 
 
 def test_buttons_lead_to_downloads_and_where_the_book_is_kept(published):

@@ -13,8 +13,6 @@ from mptlml.checks import Sizes, check_sizes
 from mptlml.masks import random_orders
 from mptlml.protocol import VocabularyModel
 
-from ..report import BLUE, GREY, ORANGE
-
 
 def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Sequence[str], sizes: Sizes, *,
             generator: Generator) -> dict[str, Any]:
@@ -41,11 +39,12 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
         for k, seen in enumerate(observed)]}
 
 
-def still(data: Mapping[str, Any], at: int = -2, across: int = 33) -> Figure:
+def still(data: Mapping[str, Any], colours: tuple[str, str, str], at: int = -2, across: int = 33) -> Figure:
     """One step of the data of `guesses` as a picture, `across` tokens a line: what the moving figure opens on.
 
-    A right guess has a blue ground and a frame, a wrong one an orange ground; the paler, the less sure.
+    colours: of a right guess, which has a frame too, of a wrong one, and of what is hidden; the paler, the less sure.
     """
+    blue, orange, grey = colours
     words, row, step = data["vocabulary"], data["row"], data["steps"][at]
     place = {int(j): k for k, j in enumerate(step["hidden"])}
     fig, ax = plt.subplots(figsize=(7, 0.3 * (4 * -(-len(row) // across) - 1)))
@@ -53,14 +52,14 @@ def still(data: Mapping[str, Any], at: int = -2, across: int = 33) -> Figure:
     ax.axis("off")
     for j, true in enumerate(row):
         x, y = j % across, 4 * (j // across)
-        ax.text(x, y, words[true], ha="center", va="center", color=GREY if j in place else "black")
+        ax.text(x, y, words[true], ha="center", va="center", color=grey if j in place else "black")
         for n, name in enumerate(data["names"], 1):
             if x == 0:
-                ax.text(-1, y + n, name, ha="right", va="center", color=GREY)
+                ax.text(-1, y + n, name, ha="right", va="center", color=grey)
             if j in place:
                 guess, chance = (np.asarray(step[key][n - 1][place[j]])[0] for key in ("guesses", "chances"))
                 right, corner = guess == true, (x - 0.44, y + n - 0.44)
-                color = BLUE if right else ORANGE
+                color = blue if right else orange
                 ax.add_patch(plt.Rectangle(corner, 0.88, 0.88, color=color, alpha=0.1 + 0.5 * chance, linewidth=0))
                 ax.add_patch(plt.Rectangle(corner, 0.88, 0.88, fill=False, color=color, linewidth=0.8 * right))
                 ax.text(x, y + n, words[guess], ha="center", va="center")

@@ -6,7 +6,7 @@ scored. The weights that are trained, W [U, 2] and b [U], are those of the other
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -314,49 +314,6 @@ def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: flo
 
     theta, steps, _ = _highest(lml, torch.cat([weight, bias[:, None]], 1).detach().double(), num_steps)
     return theta[:, :2], theta[:, 2], steps
-
-
-def balanced_masks(num_tokens: int, size: int, num_masks: int, generator: Generator) -> Tensor:
-    """Masks [P, D] of one size that hide each token equally often, to one: windows of a random order of the tokens.
-
-    Each mask on its own is as likely as any other of its size.
-    """
-    order = randperm(num_tokens, torch.empty(0), generator)
-    windows = order[torch.arange(num_masks * size) % num_tokens].view(num_masks, size)
-    return torch.ones(num_masks, num_tokens).bool().scatter(1, windows, False)
-
-
-def maximise_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int, masks_per_row: int = 7,
-                   spacing: float = 0.2, num_steps: int = 80) -> tuple[Tensor, Tensor, int, float]:
-    """The maximum of the 15% objective near these weights: (weight, bias, steps taken, gain on its masks in nats).
-
-    L-BFGS in float64 on `balanced_masks` that are drawn once; a fortieth of the rows share theirs. Each of a row's
-    masks meets the grid shifted by another part of a cell. A pixel's numbers are scaled by the Fisher information at
-    the start, as in NaturalGradient: fewer steps are needed.
-    """
-    generator, number = Generator().manual_seed(1000 + seed), len(images.rows) // 40 * 40  # seeds no scorer uses
-    rows = images.rows[randperm(len(images.rows), images.rows, generator)[:number]].double().unflatten(0, (40, -1))
-    size = round(SHARE * images.num_tokens)
-    masks = torch.stack([balanced_masks(images.num_tokens, size, masks_per_row, generator) for _ in rows], 1)
-    rules = [disc_rule(spacing, RADIUS, generator=generator) for _ in masks]
-
-    begin = torch.cat([weight, bias[:, None]], 1).detach().double()
-    known = information(LinearVAE(begin[:, :2], begin[:, 2], disc_rule(0.5, 4.0)))
-    root = torch.linalg.cholesky(known + 0.01 * torch.eye(3))  # [U, 3, 3]
-
-    def unscaled(scaled: Tensor) -> Tensor:
-        return begin + torch.linalg.solve_triangular(root.mT, scaled[..., None], upper=True)[..., 0]
-
-    def parts(scaled: Tensor) -> Iterator[Tensor]:
-        for observed, rule in zip(masks, rules, strict=True):
-            theta = unscaled(scaled)
-            model = LinearVAE(theta[:, :2], theta[:, 2], rule)
-            yield masked_objective(model, rows, images, observed) / len(masks)
-
-    origin = torch.zeros_like(begin)
-    scaled, steps, height = _highest(parts, origin, num_steps)
-    theta = unscaled(scaled)
-    return theta[:, :2], theta[:, 2], steps, height - sum(part.item() for part in parts(origin))
 
 
 def _highest(parts: Callable[[Tensor], Iterable[Tensor]], start: Tensor, num_steps: int) -> tuple[Tensor, int, float]:
