@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import book_digest
@@ -136,6 +137,13 @@ def at_work(folder):
     return [pid for pid, place in cwd if place.startswith(str(folder))]
 
 
+def wait_for(condition, seconds):
+    last = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < last, f"not within {seconds} s"
+        time.sleep(0.2)
+
+
 def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, capfd):
     (little_book / "data").mkdir()
     monkeypatch.chdir(little_book)
@@ -239,27 +247,30 @@ def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_
 def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
     """By Ctrl-C, by a kill, by a closed terminal, where pytest gets it too; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
-    slow = write_chapter(little_book, "import time; time.sleep(99)", name="02_slow")
+    slow = write_chapter(little_book, "import time; time.sleep(999)", name="02_slow")
     code = "import functools, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
            "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n" \
            f"sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
            f"import book_execute; root = pathlib.Path({str(little_book)!r})\n" \
            "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"
-    running = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
-    last = time.monotonic() + 90
-    while '"execution_count": 1' not in "".join(path.read_text() for path in little_book.glob(".run-*/01_good.ipynb")):
-        assert time.monotonic() < last and running.poll() is None
-        time.sleep(0.2)
-    os.killpg(running.pid, getattr(signal, way))
-    _, said = running.communicate(timeout=30)
-    assert running.returncode == 130 and said.splitlines()[-1] == "stopped; chapters that had passed are kept"
+    command = [sys.executable, "-c", code]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    with ((little_book / "said").open("w") as out,
+          subprocess.Popen(command, start_new_session=True, stdout=out, stderr=out, env=env) as running):
+        try:
+            wait_for(lambda: any('"execution_count": 1' in path.read_text()
+                                 for path in little_book.glob(".run-*/01_good.ipynb")), 300)
+            os.killpg(running.pid, getattr(signal, way))
+            running.wait(60)
+        finally:  # whatever became of it, no kernel is left to the next test
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            said = (little_book / "said").read_text()
+            print(said)
+    assert running.returncode == 130 and said.endswith("stopped; chapters that had passed are kept\n")
     assert "Traceback" not in said and not [*little_book.glob(".run-*")]
     assert book_execute.executed_chapter(quick, little_book) and not book_execute.executed_chapter(slow, little_book)
-    last = time.monotonic() + 10
-    while at_work(little_book):
-        assert time.monotonic() < last, at_work(little_book)
-        time.sleep(0.2)
+    wait_for(lambda: not at_work(little_book), 30)
 
 
 @pytest.mark.parametrize(("words", "message"), [
