@@ -34,11 +34,13 @@ class Estimate:
 
 
 class RowEstimates(NamedTuple):
-    """An estimate for each of N rows: mean and standard error, nats [N] each; `dof` degrees of freedom behind each."""
+    """An estimate for each of N rows [N]: mean and standard error in nats, the degrees of freedom behind that error,
+    and the forward passes that it took."""
 
     mean: Tensor
     stderr: Tensor
-    dof: int
+    dof: Tensor
+    passes: Tensor
 
 
 @dataclass(frozen=True, eq=False)

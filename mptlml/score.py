@@ -13,6 +13,7 @@ import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
+from .allocation import PILOT, allocate, areas, check_passes
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
@@ -98,8 +99,8 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
     return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
 
 
-def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, by_orders: bool = False,
-                  max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
+def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error: float | None = None,
+                  by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
     Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, so that the
@@ -107,10 +108,15 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, by_ord
     num_passes // D random orders; the error has one degree of freedom fewer than there are orders. Orders have no noise
     where the conditionals belong to one joint distribution. A network's orders disagree, and which of the two is less
     noisy depends on the network: compare the errors of both on a few rows first, at equal passes (Chapter 12).
+
+    error: stop at this standard error, nats; num_passes is then the most. Passes go to the sizes where the noise is
+    (`allocation`), up to four times fewer of them than spread evenly. A row that needs more has a larger error.
     max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd number of them; by
-    orders, fewer than 2 D; rows out of range.
+    orders, fewer than 2 D; with an error, fewer than its pilot takes; an error that is not above 0; rows out of range.
     """
     check_rows(x, model.num_tokens)
+    if error is not None:
+        return _area_to_error(model, x, num_passes, error, by_orders, max_elements, generator)
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     values = []
     with torch.no_grad():
@@ -120,7 +126,8 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, by_ord
                 orders = random_orders(model.num_tokens, num_orders, generator=generator)
                 values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
             value = torch.cat(values, -1)  # [Q, N]
-            return RowEstimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1)
+            return _estimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1,
+                              num_orders * model.num_tokens)
         if num_passes % 2:
             raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
         for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
@@ -129,8 +136,41 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, by_ord
                       for part in sizes.split(_at_once(max_elements, rows.numel() * 2))]  # [h, 2, n, D]
             values.append(torch.cat([_answer(model, rows, observed).double() for observed in blocks]))
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
-    error = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
-    return RowEstimates(value.mean((0, 1)), error, num_passes // 2)
+    stderr = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
+    return _estimates(value.mean((0, 1)), stderr, num_passes // 2, num_passes)
+
+
+def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEstimates:
+    return RowEstimates(mean, stderr, torch.full_like(stderr, dof), torch.full_like(stderr, passes, dtype=torch.int64))
+
+
+def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, by_orders: bool,
+                   max_elements: int, generator: Generator) -> RowEstimates:
+    num_tokens = model.num_tokens
+    at_once = _at_once(max_elements, num_tokens**2 if by_orders else num_tokens)
+
+    def ask(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """The score of rows [P] under a mask of each of the sizes [P, k]."""
+        parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
+        masks = ((x[row.to(x.device)], random_masks(num_tokens, size.T, generator=generator)) for row, size in parts)
+        return _numpy(_answer(model, row, observed.to(x.device)).T for row, observed in masks)
+
+    def along(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """The chain rule's sum for rows [P] along orders of their own, as many as there are places [P, k]."""
+        orders = random_orders(num_tokens, places.shape, generator=generator).to(x.device)
+        parts = zip(torch.from_numpy(rows).to(x.device).split(at_once), orders.split(at_once), strict=True)
+        sums = (log_prob_at(model, x[row][:, None, None], nested_masks(order), order) for row, order in parts)
+        return _numpy(check_known(part).sum(-1) for part in sums)
+
+    with torch.no_grad():
+        if by_orders:
+            check_passes(num_passes // num_tokens, error, np.ones(1))
+            check_count(num_passes, "num_passes", at_least=2 * PILOT * num_tokens)
+            found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
+            found = found._replace(draws=found.draws * num_tokens)
+        else:
+            found = areas(ask, np.full(len(x), num_tokens), num_passes, error, generator)
+    return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
 
 
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:

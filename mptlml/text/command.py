@@ -7,6 +7,7 @@ torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m mptlml score ... --
 """
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -43,8 +44,9 @@ def main(words: Sequence[str] | None = None) -> None:
                 import matplotlib.figure  # noqa: F401  (before the work, not after it)
         lm = _load(given)
         path = score_corpus(lm, list(texts.values()), given.output, numbers=list(texts), num_sizes=given.sizes,
-                            num_masks=given.masks, num_orders=given.orders, seed=given.seed, part=rank, parts=world,
-                            resume=given.resume, overwrite=given.overwrite)
+                            num_masks=given.masks, num_orders=given.orders, error=given.error,
+                            num_passes=given.passes, seed=given.seed, part=rank, parts=world, resume=given.resume,
+                            overwrite=given.overwrite)
         scores = read_scores(path)
         print(_summary(scores) if world == 1 else f"{path}: {len(scores)} texts. When all parts are written, the same "
               "command without the launcher, with --resume, brings them together.")
@@ -93,6 +95,8 @@ def _check_paths(given: argparse.Namespace, own: Path) -> None:
         if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
             raise ValueError(f"{name} {path}: {path.parent} is no folder that can be written to")
     if given.curve is not None:
+        if given.error is not None:
+            raise ValueError("--error measures areas, and no curve: leave out --curve")
         if given.curve.suffix.lower() not in PICTURES:
             raise ValueError(f"--curve {given.curve} must end in one of {', '.join(PICTURES)}")
         if given.curve.is_symlink() or given.curve.exists() and not given.curve.is_file():
@@ -166,6 +170,13 @@ def _whole(at_least: int, *others: int) -> Callable[[str], int]:
     return read
 
 
+def _above_zero(word: str) -> float:
+    number = float(word)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {word}")
+    return number
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mptlml", description="The area under the masked pre-training curve.")
     score = parser.add_subparsers(required=True).add_parser("score", help="score the texts of a file, one per line")
@@ -182,6 +193,10 @@ def _parser() -> argparse.ArgumentParser:
             ("orders", _whole(2, 0), 4, "random orders per text, each as many passes as the text has tokens, or 0"),
             ("seed", _whole(0), 0, "of the random masks")):
         score.add_argument(f"--{name}", type=read, default=default, help=f"{what} (default {default})")
+    score.add_argument("--error", type=_above_zero, help="measure each area to about this standard error, in nats per "
+                       "text, in place of --sizes and --masks: passes go where the noise is")
+    score.add_argument("--passes", type=_whole(65), default=10_000,
+                       help="with --error, the most passes for the area of a text (default %(default)s)")
     score.add_argument("--device", default=_usual_device(),
                        help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
     score.add_argument("--batch-tokens", type=_whole(1), help="most tokens in a pass: bounds the memory")

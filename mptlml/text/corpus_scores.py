@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from .. import draws
+from .. import allocation, draws
 from ..checks import check_count
 from ..files import replacing
 from ..masks import random_orders
@@ -29,19 +29,21 @@ from .text_curves import Corpus, spaced_sizes
 
 UNIT = 16  # texts
 KEYS = {"text", "begins", "digest", "tokens", "area", "area_error", "quadrature_error", "pseudo_log_likelihood",
-        "order_spread", "sizes", "scores"}  # of a line
+        "order_spread", "passes", "sizes", "scores"}  # of a line
 
 
 def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Sequence[int] | None = None,
-                 num_sizes: int = 16, num_masks: int = 4, num_orders: int = 4, seed: int = 0, part: int = 0,
-                 parts: int = 1, resume: bool = False, overwrite: bool = False) -> Path:
+                 num_sizes: int = 16, num_masks: int = 4, num_orders: int = 4, error: float | None = None,
+                 num_passes: int = 10_000, seed: int = 0, part: int = 0, parts: int = 1, resume: bool = False,
+                 overwrite: bool = False) -> Path:
     """Write one line of JSON for each text, in order, and return the path of the file. All scores are in nats per text.
 
     A line holds `text` (its number: that in `numbers`, which increase, or its place from 0), how it `begins`, a
     `digest` of it and its token ids, `tokens`, `area` with `area_error` (of `num_masks` masks per size, each text its
     own) and `quadrature_error` (of `num_sizes` sizes in place of all), `pseudo_log_likelihood`, `order_spread` over
-    `num_orders` orders (none where 0), and the curve: `sizes` and `scores` in nats per token. The first line of the
-    file holds the settings.
+    `num_orders` orders (none where 0), the `passes` of the area, and the curve: `sizes` and `scores` in nats per token.
+    The first line of the file holds the settings. error: each area is measured to about this standard error, nats, in
+    at most `num_passes` rows, over all sizes (`MaskedLM.areas`): then there is no curve, and no error of quadrature.
 
     part of parts: score every `parts`-th unit only, into a file of its own beside `path`; a last call with parts = 1
     and resume=True brings the files together. resume: keep the lines that such files hold; overwrite: replace a file
@@ -55,7 +57,10 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
         check_count(count, name, at_least=least)
     if num_orders == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
-    settings = dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, seed=seed,
+    if error is not None:
+        allocation.check_passes(num_passes, error, np.array(corpus.lengths))
+    settings = dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, error=error,
+                    num_passes=None if error is None else num_passes, seed=seed,
                     model=lm.model.config.name_or_path, weights=weights_digest(lm.model), dtype=str(lm.dtype),
                     device=lm.device.type, batch_tokens=lm.batch_tokens)
     heads = [dict(text=number, begins=text[:40], digest=_digest(lm, text, own_ids))
@@ -70,7 +75,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str], path: Path, *, numbers: Seq
     with tqdm(total=sum(map(len, units)), desc="texts", disable=None) as bar:
         for unit in units:
             if unit[0] not in done:
-                new = _score(lm, corpus, heads, unit, num_sizes, num_masks, num_orders, seed)
+                new = _score(lm, corpus, heads, unit, settings)
                 done |= new
                 if begun:
                     with own.open("a", encoding="utf-8") as file:
@@ -117,25 +122,31 @@ def _encoded(lm: MaskedLM, texts: Sequence[str], numbers: Sequence[int] | None) 
     return Corpus(ids, [len(text.split()) for text in texts])
 
 
-def _score(lm: MaskedLM, corpus: Corpus, heads: Sequence[dict[str, Any]], unit: Sequence[int], num_sizes: int,
-           num_masks: int, num_orders: int, seed: int) -> dict[int, str]:
+def _score(lm: MaskedLM, corpus: Corpus, heads: Sequence[dict[str, Any]], unit: Sequence[int],
+           settings: dict[str, Any]) -> dict[int, str]:
     """The lines of a unit's texts, by their places."""
     some = Corpus([corpus.rows[place] for place in unit], [corpus.num_words[place] for place in unit])
-    curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks,
-                       generator=draws.seeded(seed, unit[0]))
+    own = draws.seeded(settings["seed"], unit[0])
+    if settings["error"] is None:
+        curves = lm.curves(some, partial(spaced_sizes, count=settings["num_sizes"]), num_masks=settings["num_masks"],
+                           generator=own)
+        found = [dict(area=area.mean, area_error=None if math.isnan(area.stderr) else area.stderr,
+                      quadrature_error=curve.quadrature_error, passes=curve.scores.size, sizes=curve.sizes.tolist(),
+                      scores=curve.mean.tolist()) for curve in curves for area in [curve.area()]]
+    else:
+        areas = lm.areas(some, settings["num_passes"], error=settings["error"], generator=own)
+        found = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes, sizes=[], scores=[])
+                 for mean, stderr, _, passes in zip(*(part.tolist() for part in areas), strict=True)]
     lines = {}
-    for place, ids, curve, pseudo in zip(unit, some.rows, curves, lm.pseudo_log_likelihood(some).tolist(), strict=True):
-        area, spread = curve.area(), None
-        if num_orders:
-            orders = random_orders(curve.num_tokens, num_orders, generator=draws.seeded(seed, place))
+    for place, ids, area, pseudo in zip(unit, some.rows, found, lm.pseudo_log_likelihood(some).tolist(), strict=True):
+        spread = None
+        if settings["num_orders"]:
+            orders = random_orders(len(ids), settings["num_orders"], generator=draws.seeded(settings["seed"], place))
             spread = float(lm.chain_rule(ids, orders).sum(-1).std())
-        if not (math.isfinite(area.mean) and math.isfinite(pseudo)):
+        if not (math.isfinite(area["area"]) and math.isfinite(pseudo)):
             raise ValueError(f"the model has no finite score for text number {heads[place]['text']}")
-        lines[place] = json.dumps(dict(
-            **heads[place], tokens=curve.num_tokens, area=area.mean,
-            area_error=None if math.isnan(area.stderr) else area.stderr, quadrature_error=curve.quadrature_error,
-            pseudo_log_likelihood=pseudo, order_spread=spread, sizes=curve.sizes.tolist(), scores=curve.mean.tolist(),
-        )) + "\n"
+        lines[place] = json.dumps(heads[place] | dict(
+            tokens=len(ids), **area, pseudo_log_likelihood=pseudo, order_spread=spread)) + "\n"
     return lines
 
 

@@ -15,8 +15,9 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from .. import draws, score
+from .. import allocation, draws, score
 from ..checks import Sizes, check_choice, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
+from ..curve import RowEstimates
 from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
@@ -163,12 +164,35 @@ class MaskedLM(Passes):
         found: list[Any] = [None] * len(lengths)
         for i, answer in self.answers(lengths, [num_masks * len(every[length]) for length in lengths], masked):
             size = every[lengths[i]].repeat_interleave(num_masks)
-            mask = torch.arange(len(size)).repeat_interleave(size)  # the one to which each answer belongs
-            scores = (answer.new_zeros(len(size)).index_add(0, mask, answer) / size).unflatten(0, (-1, num_masks))
+            scores = _mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
                                  True, corpus.num_words[i], scores.numpy(), seeds[i])
         return found
+
+    @torch.no_grad()
+    def areas(self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float,
+              generator: Generator) -> RowEstimates:
+        """The area of each text to a standard error of about `error` nats, in at most `num_passes` rows: RowEstimates.
+
+        Texts may differ in length; all sizes count, and each row goes where the noise is, as `estimate_area` says.
+        Raises ValueError as it and `sentences` do.
+        """
+        corpus = self._corpus(texts)
+        lengths = corpus.lengths
+
+        def ask(texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+            """The score of texts [P] under a mask of each of the sizes [P, k]."""
+            found, own = np.empty(sizes.shape), np.unique(texts)
+            asked = [torch.from_numpy(sizes[texts == i].ravel()) for i in own]
+            masks = [random_masks(lengths[i], size, generator=generator) for i, size in zip(own, asked, strict=True)]
+            for k, answer in self.answers([lengths[i] for i in own], list(map(len, asked)),
+                                          lambda k: self._hide(corpus.rows[own[k]], ~masks[k])):
+                found[texts == own[k]] = _mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
+            return found
+
+        found = allocation.areas(ask, np.array(lengths), num_passes, error, generator)
+        return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
     def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus) -> Tensor:
@@ -245,6 +269,12 @@ class MaskedLM(Passes):
 
     def _one_by_one(self, ids: Tensor) -> Rows:
         return self._hide(ids, torch.eye(len(ids)).bool())
+
+
+def _mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
+    """The mean over each mask's own answers, which stand one after the other: [masks] for sizes [masks]."""
+    mask = torch.arange(len(sizes)).repeat_interleave(sizes)
+    return answer.new_zeros(len(sizes)).index_add(0, mask, answer) / sizes
 
 
 class AtLength:

@@ -1,0 +1,147 @@
+"""Areas to an error that is asked for: where passes go, what comes out, and what it costs."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from fakes import one_nat_each, saved_network
+from scipy import stats
+from test_score import a_model, ramp
+
+from mptlml import draws, estimate_area, exact_curve
+from mptlml.allocation import allocate, areas
+from mptlml.text import command
+from mptlml.text.corpus_scores import read_scores
+from mptlml.text.masked_lm import MaskedLM
+
+D, REPEATS = 60, 1000
+
+
+def steep(seed):
+    """ask() for rows of D tokens with skewed noise, most of it at large sizes as germline genes have it; their area."""
+    rng, sizes = np.random.default_rng(seed), np.arange(1, D + 1)
+    mean, noise = -3 * (sizes / D) ** 6 - 0.05, 0.01 + 0.5 * (sizes / D) ** 6
+    noise[-1] = 0  # one mask
+
+    def ask(rows, asked):
+        place = asked - 1
+        return mean[place] + noise[place] * (1 - rng.exponential(size=place.shape))
+
+    return ask, mean.sum(), noise
+
+
+@pytest.mark.parametrize("error", [2, 0.5, 0.2])
+def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
+    ask, area, noise = steep(1)
+    found = areas(ask, np.full(REPEATS, D), 20_000, error, generator)
+    away = found.mean - area
+    scatter = np.sqrt((away**2).mean())
+    assert scatter == pytest.approx(error, rel=0.1) or scatter < error  # the pilot may be more than enough
+    assert abs(away.mean()) < 4 * scatter / REPEATS**0.5
+    covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
+    assert abs(covered.mean() - 0.95) < 4 * (0.95 * 0.05 / REPEATS) ** 0.5 + 0.01
+    # less than half of the passes that even strata need, and not many more than where the noise is known
+    if error < 0.5:
+        assert found.draws.mean() < min(D * (noise**2).sum() / 2, 1.4 * noise.sum() ** 2) / error**2
+
+
+@pytest.mark.parametrize(("most", "bias"), [(12, 1e-7), (16, 0.02)])
+def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, generator):
+    """The mean over every outcome, of two blocks that answer one of two values: a row for each outcome of all draws."""
+    values, chance = np.array([[0, 3], [1, 1.5]]), np.array([0.8, 0.2])
+    tapes = np.array(list(itertools.product(range(2), repeat=most)))  # what comes next, [outcomes, draws]
+    taken = np.zeros(len(tapes), dtype=int)
+
+    def draw(rows, blocks, places):
+        order = np.argsort(rows, kind="stable")
+        nth = np.empty_like(rows)  # of the pairs that this call asks of the row
+        nth[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
+        found = values[blocks[:, None], tapes[rows[:, None], taken[rows][:, None] + 2 * nth[:, None] + np.arange(2)]]
+        np.add.at(taken, rows, 2)
+        return found + 1e-8 * np.arange(2)  # so that no noise is zero, and both halves draw in each round
+
+    found = allocate(draw, np.ones((2, len(tapes))), 1e-12, most, pilot=2, generator=generator)
+    odds = np.where(np.arange(most) < found.draws[:, None], chance[tapes], 0.5).prod(1)
+    assert len(set(map(tuple, tapes[:, :8]))) == 256 and (found.draws <= most).all() and odds.sum() == pytest.approx(1)
+    assert abs(odds @ found.mean - chance @ values.sum(0)) < bias
+
+
+@pytest.mark.parametrize("by_orders", [False, True])
+def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
+    x = a_model().sample(1, generator=generator).expand(300, -1)
+    found = estimate_area(ramp(), x, 10_000, error=0.5, by_orders=by_orders, max_elements=999, generator=generator)
+    away = found.mean - exact_curve(ramp(), x[:1]).area().mean
+    # the spread of few orders says badly how many more it takes
+    assert away.square().mean().sqrt() == pytest.approx(0.5, rel=0.35 if by_orders else 0.15)
+    assert abs(away.mean()) < 4 * away.std() / 300**0.5
+    joint = estimate_area(a_model(), x[:2], 10_000, error=1e-6, by_orders=True, generator=generator)
+    assert (joint.passes == 8 * 5).all() and (joint.mean - a_model().log_prob(x[:2])).abs().max() < 1e-12
+
+
+def test_passes_are_counted_and_have_a_limit(generator):
+    model = one_nat_each(5)
+    found = estimate_area(model, torch.zeros(3, 5), 100, error=0.1, generator=generator)
+    assert (found.mean == -5).all() and (found.stderr == 0).all() and (found.passes == 2 * 4 * 4 + 1).all()
+    assert sum(map(torch.numel, model.asked)) == 5 * found.passes.sum()
+    found = estimate_area(ramp(), a_model().sample(3, generator=generator), 60, error=1e-3, generator=generator)
+    assert (found.stderr > 1e-3).all() and (found.passes <= 60).all() and (found.passes > 50).all()
+    one = estimate_area(one_nat_each(1), torch.zeros(2, 1), 9, error=1, generator=generator)
+    assert (one.mean == -1).all() and (one.passes == 1).all()
+
+
+def test_a_quiet_block_is_not_left_alone(generator):
+    """Noise that the pilot seldom sees is found, since some draws are spread evenly: intervals still cover."""
+    rng = np.random.default_rng(0)
+
+    def draw(rows, blocks, places):
+        rare = (blocks == 2)[:, None] & (rng.random(places.shape) < 0.05)
+        return np.where(rare, -10, rng.standard_normal(places.shape) * (blocks < 2)[:, None])
+
+    found = allocate(draw, np.ones((4, REPEATS)), 0.1, 10**5, pilot=4, generator=generator)
+    assert (found.mean + 0.5).std() < 0.15 and abs(found.mean + 0.5).max() < 1
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
+    (dict(num_passes=32), "at least 33, got 32"), (dict(num_passes=39, by_orders=True), "at least 40, got 39")])
+def test_what_cannot_be_reached_is_refused(given, message, generator):
+    given = dict(num_passes=100, error=1.0) | given
+    with pytest.raises(ValueError, match=message):
+        estimate_area(one_nat_each(5), torch.zeros(1, 5), given.pop("num_passes"), generator=generator, **given)
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    saved_network(folder, "the cat sat on the mat a dog ran")
+    return MaskedLM.from_pretrained(str(folder), local_files_only=True)
+
+
+def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):
+    texts = ["the cat sat", "a dog ran on the mat", "mat"] * 40
+    found = lm.areas(texts, 10_000, error=0.02, generator=generator)
+    for k in range(3):
+        ids = lm.encode(texts[k])
+        exact = exact_curve(lm.at_length(len(ids)), ids[None]).area().mean
+        own = found.mean[k::3]
+        assert abs(own.mean() - exact) < 4 * own.std() / 40**0.5 + 1e-5
+        assert (found.stderr[k::3] <= 0.0202).all() and own.std() < 0.026
+    assert (found.passes[2::3] == 1).all() and found.passes[0] != found.passes[1]
+
+
+def test_the_command_measures_to_an_error(lm, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("the cat sat on the mat\na dog ran\n")
+    words = ["score", str(tmp_path / "texts.txt"), "--model", lm.model.config.name_or_path, "--orders", "0",
+             "-o", str(tmp_path / "s.jsonl")]
+    command.main([*words, "--error", "0.01", "--passes", "5000"])
+    lines = read_scores(tmp_path / "s.jsonl")
+    found = lm.areas(["the cat sat on the mat", "a dog ran"], 5000, error=0.01, generator=draws.seeded(0, 0))
+    assert [line["area"] for line in lines] == found.mean.tolist() and lines[0]["sizes"] == []
+    assert [line["passes"] for line in lines] == found.passes.tolist() and lines[0]["quadrature_error"] == 0
+    for more, message in ((["--overwrite", "--curve", str(tmp_path / "c.svg")], "leave out --curve"),
+                          (["--resume"], "was written with"), (["--passes", "64"], "at least 65"),
+                          (["--error", "nan"], "above 0")):
+        with pytest.raises(SystemExit) as left:
+            command.main([*words, "--error", "0.02", *more])
+        assert message in str(left.value) + capsys.readouterr().err
