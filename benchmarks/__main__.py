@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-NAMES = ("build", "repeat", "linear_runs", "linear_page", "deep_vae", "known_language", "masked_diffusion",
+NAMES = ("build", "repeat", "linear_runs", "linear_page", "deep_vae", "known_language", "masked_diffusion", "passes",
          "real_network", "after_training")
 
 name, *words = sys.argv[1:] or [""]

@@ -43,7 +43,7 @@ from mptlml_book.studies import real_network as study
 
 from .results import FOLDER, write_results
 
-SEEDS, SEEDS_OF_CONTROLS = (0, 1, 2), (0, 1)
+SEEDS = (0, 1, 2)
 LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "objective",
                  *(f"at {rate:g}" for rate in study.RATES), "seconds")
@@ -171,13 +171,13 @@ def main(*parts):
         units = [(scheme, seed, rates[scheme], 2 * study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
         write_results("real_network_longer", "real_network longer", REPAIR_FIELDS, repair, units)
     if "control" in parts or not parts:
-        units = [("fixed 15%", seed, study.LEARNING_RATE, EQUAL_STEPS) for seed in SEEDS_OF_CONTROLS]
+        units = [("fixed 15%", seed, study.LEARNING_RATE, EQUAL_STEPS) for seed in SEEDS]
         write_results("real_network_control", "real_network control", REPAIR_FIELDS, repair, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]
         write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
     if "after" in parts or not parts:
-        units = [(seed,) for seed in SEEDS_OF_CONTROLS]
+        units = [(seed,) for seed in SEEDS]
         write_results("real_network_after", "real_network after", AFTER_FIELDS, after, units)
     if "guesses" in parts or not parts:
         units = [(study.load_sequences().tested[0],)]

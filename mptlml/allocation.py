@@ -15,6 +15,7 @@ from . import draws
 from .checks import check_count
 
 BLOCKS = 8  # of the mask sizes 1..D - 1
+SHORT = 6  # tokens: rows of so many have fewer masks than a pilot has draws
 PILOT = 4  # draws of a block in each half before the first round
 GROWTH = 1.5  # the most by which a round multiplies the draws of a half
 EVEN = 0.15  # of all draws, spread over blocks by their width, so that no block that seems quiet is left alone
@@ -37,11 +38,11 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
     """The areas under the curves of rows of num_tokens [N], to a standard error of about `error` nats: Totals.
 
     ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are of sizes
-    1..D - 1; size D has one mask, which is asked once. num_passes: the most for a row. Raises ValueError: an error that
-    is not above 0, or fewer passes than the pilot takes.
+    1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the most for a row.
+    Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
     """
     check_passes(num_passes, error, num_tokens)
-    edges = np.round(np.linspace(0, num_tokens - 1, BLOCKS + 1)).astype(int)
+    edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
     width = np.diff(edges, axis=0)
 
     def draw(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -49,8 +50,10 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
         return ask(rows, first + np.minimum((places * count).astype(int), count - 1))
 
     found = allocate(draw, width, error, num_passes - 1, generator=generator)
-    whole = ask(np.arange(len(num_tokens)), num_tokens[:, None])[:, 0]
-    return found._replace(mean=found.mean + whole, draws=found.draws + 1)
+    [long] = np.nonzero(num_tokens)
+    found.mean[long] += ask(long, num_tokens[long, None])[:, 0]
+    found.draws[long] += 1
+    return found
 
 
 def check_passes(num_passes: int, error: float, num_tokens: np.ndarray) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .allocation import PILOT, allocate, areas, check_passes
+from .allocation import SHORT, allocate, areas, check_passes
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
@@ -110,7 +110,7 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     noisy depends on the network: compare the errors of both on a few rows first, at equal passes (Chapter 12).
 
     error: stop at this standard error, nats; num_passes is then the most. Passes go to the sizes where the noise is
-    (`allocation`), up to four times fewer of them than spread evenly. A row that needs more has a larger error.
+    (`allocation`); rows of up to six tokens are asked under all masks. A row that needs more has a larger error.
     max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd number of them; by
     orders, fewer than 2 D; with an error, fewer than its pilot takes; an error that is not above 0; rows out of range.
     """
@@ -147,6 +147,10 @@ def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEsti
 def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, by_orders: bool,
                    max_elements: int, generator: Generator) -> RowEstimates:
     num_tokens = model.num_tokens
+    check_passes(num_passes // (num_tokens if by_orders else 1), error, np.array([2 if by_orders else num_tokens]))
+    if num_tokens <= SHORT and not by_orders:
+        exact = torch.as_tensor(exact_curve(model, x, max_elements=max_elements).rows, device=x.device).sum(0)
+        return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
     at_once = _at_once(max_elements, num_tokens**2 if by_orders else num_tokens)
 
     def ask(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -164,8 +168,6 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
 
     with torch.no_grad():
         if by_orders:
-            check_passes(num_passes // num_tokens, error, np.ones(1))
-            check_count(num_passes, "num_passes", at_least=2 * PILOT * num_tokens)
             found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
             found = found._replace(draws=found.draws * num_tokens)
         else:

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from fakes import one_nat_each, saved_network
+from fakes import Says, one_nat_each, saved_network
 from scipy import stats
-from test_score import a_model, ramp
+from test_score import a_model
 
 from mptlml import draws, estimate_area, exact_curve
 from mptlml.allocation import allocate, areas
@@ -69,25 +69,28 @@ def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, ge
 
 @pytest.mark.parametrize("by_orders", [False, True])
 def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
-    x = a_model().sample(1, generator=generator).expand(300, -1)
-    found = estimate_area(ramp(), x, 10_000, error=0.5, by_orders=by_orders, max_elements=999, generator=generator)
-    away = found.mean - exact_curve(ramp(), x[:1]).area().mean
+    model = Says(7, lambda x, observed: -x * torch.arange(7) * (1 + observed.sum(-1, keepdim=True)) / 9)
+    x = torch.rand(1, 7, generator=generator, dtype=torch.float64).expand(300, -1)
+    found = estimate_area(model, x, 10_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator)
+    away = found.mean - exact_curve(model, x[:1]).area().mean
     # the spread of few orders says badly how many more it takes
-    assert away.square().mean().sqrt() == pytest.approx(0.5, rel=0.35 if by_orders else 0.15)
+    assert away.square().mean().sqrt() == pytest.approx(0.2, rel=0.35 if by_orders else 0.15)
     assert abs(away.mean()) < 4 * away.std() / 300**0.5
-    joint = estimate_area(a_model(), x[:2], 10_000, error=1e-6, by_orders=True, generator=generator)
-    assert (joint.passes == 8 * 5).all() and (joint.mean - a_model().log_prob(x[:2])).abs().max() < 1e-12
+    joint = estimate_area(a_model(), x[:2, :5], 10_000, error=1e-6, by_orders=True, generator=generator)
+    assert (joint.passes == 8 * 5).all() and (joint.mean - a_model().log_prob(x[:2, :5])).abs().max() < 1e-12
 
 
 def test_passes_are_counted_and_have_a_limit(generator):
-    model = one_nat_each(5)
-    found = estimate_area(model, torch.zeros(3, 5), 100, error=0.1, generator=generator)
-    assert (found.mean == -5).all() and (found.stderr == 0).all() and (found.passes == 2 * 4 * 4 + 1).all()
-    assert sum(map(torch.numel, model.asked)) == 5 * found.passes.sum()
-    found = estimate_area(ramp(), a_model().sample(3, generator=generator), 60, error=1e-3, generator=generator)
-    assert (found.stderr > 1e-3).all() and (found.passes <= 60).all() and (found.passes > 50).all()
-    one = estimate_area(one_nat_each(1), torch.zeros(2, 1), 9, error=1, generator=generator)
-    assert (one.mean == -1).all() and (one.passes == 1).all()
+    model = one_nat_each(9)
+    found = estimate_area(model, torch.zeros(3, 9), 100, error=0.1, generator=generator)
+    assert (found.mean == -9).all() and (found.stderr == 0).all() and (found.passes == 2 * 4 * 8 + 1).all()
+    assert sum(map(torch.numel, model.asked)) == 9 * found.passes.sum()
+    steps = Says(9, lambda x, observed: -x * (1 + observed.sum(-1, keepdim=True)))
+    found = estimate_area(steps, torch.rand(3, 9, generator=generator), 99, error=1e-3, generator=generator)
+    assert (found.stderr > 1e-3).all() and (found.passes <= 99).all() and (found.passes > 90).all()
+    for few in (1, 5):  # all masks
+        found = estimate_area(one_nat_each(few), torch.zeros(2, few), 33, error=1, generator=generator)
+        assert (found.mean == -few).all() and (found.passes == 2**few - 1).all()
 
 
 def test_a_quiet_block_is_not_left_alone(generator):
@@ -104,11 +107,11 @@ def test_a_quiet_block_is_not_left_alone(generator):
 
 @pytest.mark.parametrize(("given", "message"), [
     (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
-    (dict(num_passes=32), "at least 33, got 32"), (dict(num_passes=39, by_orders=True), "at least 40, got 39")])
+    (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 9, got 7")])
 def test_what_cannot_be_reached_is_refused(given, message, generator):
     given = dict(num_passes=100, error=1.0) | given
     with pytest.raises(ValueError, match=message):
-        estimate_area(one_nat_each(5), torch.zeros(1, 5), given.pop("num_passes"), generator=generator, **given)
+        estimate_area(one_nat_each(9), torch.zeros(1, 9), given.pop("num_passes"), generator=generator, **given)
 
 
 @pytest.fixture(scope="module")
@@ -119,24 +122,27 @@ def lm(tmp_path_factory):
 
 
 def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):
-    texts = ["the cat sat", "a dog ran on the mat", "mat"] * 40
-    found = lm.areas(texts, 10_000, error=0.02, generator=generator)
+    texts = ["the cat sat on the mat a dog", "a dog ran on the mat a cat sat on", "mat"] * 40
+    found = lm.areas(texts, 10_000, error=0.1, generator=generator)
     for k in range(3):
         ids = lm.encode(texts[k])
         exact = exact_curve(lm.at_length(len(ids)), ids[None]).area().mean
         own = found.mean[k::3]
         assert abs(own.mean() - exact) < 4 * own.std() / 40**0.5 + 1e-5
-        assert (found.stderr[k::3] <= 0.0202).all() and own.std() < 0.026
+        assert (found.stderr[k::3] <= 0.11).all() and own.std() < 0.13
     assert (found.passes[2::3] == 1).all() and found.passes[0] != found.passes[1]
 
 
+LONG = "the cat sat on the mat a dog"
+
+
 def test_the_command_measures_to_an_error(lm, tmp_path, capsys):
-    (tmp_path / "texts.txt").write_text("the cat sat on the mat\na dog ran\n")
+    (tmp_path / "texts.txt").write_text(f"{LONG}\na dog ran\n")
     words = ["score", str(tmp_path / "texts.txt"), "--model", lm.model.config.name_or_path, "--orders", "0",
              "-o", str(tmp_path / "s.jsonl")]
     command.main([*words, "--error", "0.01", "--passes", "5000"])
     lines = read_scores(tmp_path / "s.jsonl")
-    found = lm.areas(["the cat sat on the mat", "a dog ran"], 5000, error=0.01, generator=draws.seeded(0, 0))
+    found = lm.areas([LONG, "a dog ran"], 5000, error=0.01, generator=draws.seeded(0, 0))
     assert [line["area"] for line in lines] == found.mean.tolist() and lines[0]["sizes"] == []
     assert [line["passes"] for line in lines] == found.passes.tolist() and lines[0]["quadrature_error"] == 0
     for more, message in ((["--overwrite", "--curve", str(tmp_path / "c.svg")], "leave out --curve"),

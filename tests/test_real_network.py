@@ -182,5 +182,5 @@ def test_the_stored_runs_are_those_of_the_settings():
     assert {f"at {rate:g}" for rate in study.RATES} < set(repair.columns)
     assert {*study.chains(), *study.mutants()} < set(scores.name) and scores.name.is_unique
     assert set(control.scheme) == {"fixed 15%"} and set(control.learning_rate) == {study.LEARNING_RATE}
-    assert set(control.groupby("seed").step.max()) == {84} and set(control.seed) == {0, 1}
+    assert set(control.groupby("seed").step.max()) == {84} and set(control.seed) == {0, 1, 2}
     assert set(after.name) == {*scores.name} - {*study.mutants()} and after.groupby("seed").name.count().nunique() == 1

@@ -191,7 +191,12 @@ class MaskedLM(Passes):
                 found[texts == own[k]] = _mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
             return found
 
-        found = allocation.areas(ask, np.array(lengths), num_passes, error, generator)
+        sizes = np.array(lengths)
+        few = np.flatnonzero(sizes <= allocation.SHORT)
+        found = allocation.areas(ask, np.where(sizes <= allocation.SHORT, 0, sizes), num_passes, error, generator)
+        for i in few:
+            found.mean[i] = score.exact_curve(self.at_length(lengths[i]), corpus.rows[i][None]).area().mean
+            found.draws[i] = 2 ** lengths[i] - 1
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
