@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from scipy import stats
 
+from .. import __version__
 from ..extras import needs
 from ..files import replacing
 from .corpus_scores import file_of_part, mean_curve, read_scores, score_corpus
@@ -146,7 +147,8 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     try:
         return MaskedLM.from_pretrained(given.model, device=given.device, batch_tokens=given.batch_tokens,
                                         dtype=torch.bfloat16 if given.bfloat16 else None,
-                                        allow_unknown=given.allow_unknown)
+                                        allow_unknown=given.allow_unknown, revision=given.revision,
+                                        trust_remote_code=given.trust_remote_code)
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
     except Exception as error:  # transformers, its readers of weights and its tokenizers raise errors of all kinds
@@ -179,6 +181,7 @@ def _above_zero(word: str) -> float:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mptlml", description="The area under the masked pre-training curve.")
+    parser.add_argument("--version", action="version", version=f"mptlml {__version__}")
     score = parser.add_subparsers(required=True).add_parser("score", help="score the texts of a file, one per line")
     score.add_argument("texts", type=Path, help="a text file in UTF-8, one text per line")
     score.add_argument("--model", required=True, help="name or folder of a masked language model")
@@ -197,6 +200,8 @@ def _parser() -> argparse.ArgumentParser:
                        "text, in place of --sizes and --masks: passes go where the noise is")
     score.add_argument("--passes", type=_whole(65), default=10_000,
                        help="with --error, the most passes for the area of a text (default %(default)s)")
+    score.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
+    score.add_argument("--trust-remote-code", action="store_true", help="run the code that comes with the model")
     score.add_argument("--device", default=_usual_device(),
                        help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
     score.add_argument("--batch-tokens", type=_whole(1), help="most tokens in a pass: bounds the memory")

@@ -8,7 +8,7 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,6 +27,13 @@ from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 CORRUPTIONS = ("mask", "80/10/10")
 
 
+class TokenScores(NamedTuple):
+    """The tokens of a text, as its tokenizer spells them, and a score of each: nats [D]."""
+
+    tokens: list[str]
+    scores: Tensor
+
+
 class MaskedLM(Passes):
     """A masked language model with its tokenizer, put into evaluation mode.
 
@@ -41,18 +48,22 @@ class MaskedLM(Passes):
 
     @classmethod
     def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu", local_files_only: bool = False,
+                        revision: str = "main", subfolder: str = "", trust_remote_code: bool = False,
                         **options: Any) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        Raises ValueError for any other kind, and for one that was saved without its vocabulary head or without its
-        tokenizer; OSError where there is no model of this name.
+        revision: a branch, tag or commit of the hub, which makes a score by name reproducible; trust_remote_code: run
+        the code that comes with the model. Raises ValueError for any other kind, and for one that was saved without
+        its vocabulary head or without its tokenizer; OSError where there is no model of this name.
         """
         with needs("text"):
             # slow to import: only where they are needed
             from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
-        where: dict[str, Any] = dict(local_files_only=local_files_only)
+        where: dict[str, Any] = dict(local_files_only=local_files_only, revision=revision, subfolder=subfolder,
+                                     trust_remote_code=trust_remote_code)
         config = AutoConfig.from_pretrained(name, **where)
-        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
+        own = trust_remote_code and "AutoModelForMaskedLM" in (getattr(config, "auto_map", None) or {})
+        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
             raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language models that "
                              "AutoModelForMaskedLM loads")
         try:
@@ -221,6 +232,14 @@ class MaskedLM(Passes):
         ids = self.encode(text)
         [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._one_by_one(ids), vocabulary=True)
         return answer
+
+    @torch.no_grad()
+    def token_scores(self, text: str) -> TokenScores:
+        """log p(x_j | all others) of each token, with its spelling: TokenScores. Their sum is the
+        pseudo-log-likelihood. Raises ValueError as `encode`."""
+        ids = self.encode(text)
+        [(_, answer)] = list(self.answers([len(ids)], [len(ids)], lambda _: self._one_by_one(ids)))
+        return TokenScores(self.tokenizer.convert_ids_to_tokens(ids.tolist()), answer)
 
     def chain_rule(self, text: str | Tensor, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
