@@ -209,16 +209,18 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site
     story.wait_for(state="hidden")
     value.focus()
     page.keyboard.press("Enter")
-    story.locator("a", has_text="in this cell").click()
-    page.locator("div.cell:has(#measured-table1-p10) div.cell_input").first.wait_for()
+    link = story.locator("a", has_text="in this cell")
+    cell = page.locator(f"div.cell:has(#{link.get_attribute('href').split('#')[1]})")
+    link.click()
+    cell.locator("div.cell_input", has_text='report.claim(f"table1-p{P}"').wait_for()
     assert not story.is_visible()
     page.close()
 
 
 def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_site):
-    page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
+    page = Visit(reader, built_site / "notebooks" / "06_area.html").page
     card = page.locator("article > .told")
-    for link, told in (("a[href*='references.html#']", "2014"), ("p a.reference[href^='#fig-']", "Figure 2.")):
+    for link, told in (("a[href*='references.html#']", "1931"), ("p a.reference[href^='#fig-']", "Figure 6.")):
         page.locator(link).first.hover()
         card.locator(f"text={told}").first.wait_for()
         assert not card.locator("[id]").count()

@@ -23,14 +23,14 @@
   const goal = (hash = location.hash) => document.getElementById(decodeURIComponent(hash.slice(1)));
   const land = () => { // at a claim its story opens, at the cell that measures it the code
     const found = goal();
-    document.querySelector(".told:popover-open")?.hidePopover();
+    const story = document.querySelector(".told:popover-open");
+    story?.hidePopover();
     if (!found) return;
+    const measured = found.matches("[id^=measured-]") || story?.matches("span"); // from a claim, perhaps to a figure
     const fold = found.closest("details");
     if (fold) fold.open = true;
-    else if (!found.matches("button.claim, [id^=measured-]")) return;
-    if (found.matches("[id^=measured-]")) {
-      found.closest("div.cell")?.querySelector("details.above-input")?.setAttribute("open", "");
-    }
+    else if (!measured && !found.matches("button.claim")) return;
+    if (measured) found.closest("div.cell")?.querySelector("details.above-input")?.setAttribute("open", "");
     found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
     found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
