@@ -55,8 +55,3 @@ def test_what_is_imported_is_linked(name, page):
     soup = page(name)
     names = {name for module, name in imports(soup) if callable(getattr(importlib.import_module(module), name))}
     assert names and names <= {link.get_text() for link in soup.select("pre a")}
-
-
-def test_the_first_mention_in_the_text_is_linked(page):
-    mentions = page("notebooks/03_ppca").select("article a > code")
-    assert [code.parent["href"] for code in mentions].count("../book/api.html#mptlml.models.ppca.PPCA") == 1

@@ -1,4 +1,4 @@
-"""The pages `book/api*`, and links to them from names that a page imports: in its code, and first mentions in text."""
+"""The pages `book/api*`, and links to them from names that the code of a page imports."""
 
 import pkgutil
 import re
@@ -7,7 +7,6 @@ from functools import cache
 
 from book_digest import imports
 from docutils import nodes
-from sphinx.util.nodes import make_refnode
 
 PAGE = "book/api"
 # A name in highlighted code with its attributes, that is neither an attribute itself nor a keyword
@@ -47,13 +46,6 @@ def imported(doctree) -> dict[str, str]:
     return names
 
 
-def page_names(env) -> dict[str, str]:
-    """What the page of the package imports, read once."""
-    if not hasattr(env.app, "api_names"):
-        env.app.api_names = imported(env.get_doctree(PAGE))
-    return env.app.api_names
-
-
 def link_code(app, pagename, templatename, context, doctree):
     """Link the names that a page imports, with their attributes, in its highlighted code."""
     if doctree is None or app.builder.name != "html":
@@ -73,21 +65,6 @@ def link_code(app, pagename, templatename, context, doctree):
     context["body"] = CHAIN.sub(linked, context["body"])
 
 
-def link_mentions(app, doctree, docname):
-    """Link the first mention of each name that is imported in code, here or on the API page."""
-    if docname.startswith(PAGE) or app.builder.name != "html":
-        return
-    names = page_names(app.env) | imported(doctree)
-    entries = dict(app.env.get_domain("py").objects)
-    for literal in list(doctree.findall(nodes.literal)):
-        first, dot, rest = literal.astext().removesuffix("()").partition(".")
-        name = names.get(first + dot + rest) or names.get(first, first) + dot + rest
-        if name in entries and not isinstance(literal.parent, nodes.reference | nodes.title):
-            entry = entries.pop(name)  # so a second mention is no link
-            literal.replace_self(
-                make_refnode(app.builder, docname, entry.docname, entry.node_id, literal.deepcopy(), name))
-
-
 def _describe(app, what, name, obj, options, lines):
     lines[:] = plain_to_rst(lines)
 
@@ -105,6 +82,5 @@ def setup(app):
     app.connect("autodoc-process-docstring", _describe)
     app.connect("autodoc-process-signature", _sign)
     app.connect("object-description-transform", _keep_quotes)
-    app.connect("doctree-resolved", link_mentions)
     app.connect("html-page-context", link_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
