@@ -28,7 +28,7 @@ import mptlml
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SCREEN = "article script, .headerlink, .toctree-wrapper"
 CODE = "div.cell_input, details.above-input"
-TO_LOOK_UP = ("book/scorecard", "book/api", "book/api_book", "book/status")
+TO_LOOK_UP = ("book/scorecard", "book/api", "book/api_book")
 HEAD = 'link[rel="stylesheet"], script:-soup-contains("MathJax"), script[src*="mathjax"]'
 
 

@@ -1,7 +1,7 @@
 """What the pages show of the chapters' records, all from one file and through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
-    ```                        `figures` and `passport` (from book/figures.yml) and `status`
+    ```                        `figures` and `passport` (from book/figures.yml)
     {claim}`id`                a claim's value in a sentence, with a mark for how it came out and its story on hover,
                                focus or tap; {verdict}`id` is the verdict in words
 
@@ -13,7 +13,7 @@ import csv
 import json
 import re
 import shutil
-from collections import Counter, defaultdict
+from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cache
 from operator import contains
@@ -31,7 +31,6 @@ from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from mptlml_book.report.chapter import MOST_MEGABYTES
 from mptlml_book.report.claims import KINDS, NOT_RUN, OTHER_DATA, VERDICTS, band_text, with_unit
 from mptlml_book.report.records import MIME
 
@@ -64,8 +63,7 @@ def read_records(root: Path) -> dict:
     lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
     lacking += f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}" * bool(other)
     return found | {
-        "kinds": KINDS, "verdicts": VERDICTS, "most_megabytes": MOST_MEGABYTES,
-        "figures": read_figures(root, found["claims"]), "settings": settings(found["chapters"]),
+        "kinds": KINDS, "verdicts": VERDICTS, "figures": read_figures(root, found["claims"]),
         "in_band": in_band, "said": f"{in_band} checked" + lacking,
     }
 
@@ -75,16 +73,6 @@ def read_figures(root: Path, found: list[dict]) -> list[dict]:
     figures = yaml.safe_load((root / "book" / "figures.yml").read_text(encoding="utf-8"))
     return [figure | {"found": [claim for name in figure["claims"] for claim in found
                                 if fnmatchcase(claim["id"], name)]} for figure in figures]
-
-
-def settings(chapters: dict) -> dict[str, list[str]]:
-    """{version or property of the machine: its values}, over all chapters."""
-    values = defaultdict(list)
-    for chapter in chapters.values():
-        for name, value in (chapter["versions"] | chapter["machine"]).items():
-            text = ("no", "yes")[value] if isinstance(value, bool) else str(value)
-            values[name] += [text] * (text not in values[name])
-    return values
 
 
 def drawn(record: dict, book: dict, text: str = "") -> str:
