@@ -12,6 +12,7 @@ PAGE = "book/api"
 # A name in highlighted code with its attributes, that is neither an attribute itself nor a keyword
 CHAIN = re.compile(r'(?<!<span class="o">\.</span>)<span class="n">(\w+)</span>'
                    r'((?:<span class="o">\.</span><span class="n">\w+</span>)*)(?!<span class="o">=</span>)')
+PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # of names and signs: half of what code weighs
 
 
 def plain_to_rst(lines: list[str]) -> list[str]:
@@ -47,7 +48,7 @@ def imported(doctree) -> dict[str, str]:
 
 
 def link_code(app, pagename, templatename, context, doctree):
-    """Link the names that a page imports, with their attributes, in its highlighted code."""
+    """Link the names that a page imports, with their attributes, in its code; leave out what gives it no colour."""
     if doctree is None or app.builder.name != "html":
         return
     names, entries = imported(doctree), app.env.get_domain("py").objects
@@ -62,7 +63,7 @@ def link_code(app, pagename, templatename, context, doctree):
                 return f'<a href="{address}">{"".join(parts[:end])}</a>{"".join(parts[end:])}'
         return match[0]
 
-    context["body"] = CHAIN.sub(linked, context["body"])
+    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", CHAIN.sub(linked, context["body"])))  # one stands in another
 
 
 def _describe(app, what, name, obj, options, lines):

@@ -29,6 +29,7 @@ DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[
                        re.DOTALL | re.MULTILINE)
 ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
 FORMULA = re.compile(r"\$\$?[^$]+\$\$?")
+NARROW = re.compile(r'<div class="narrow".*?</svg>\s*</div>', re.DOTALL)  # a drawing's second form, for a phone
 
 
 @cache
@@ -130,7 +131,7 @@ def shown(output: nbformat.NotebookNode, alt: str) -> nbformat.NotebookNode | No
     if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
         return None
     data.pop(MIME, None)
-    once = re.sub(r'<div class="narrow".*?</svg>\s*</div>', "", data.get("text/html", ""), flags=re.DOTALL)
+    once = NARROW.sub("", data.get("text/html", ""))
     drawings = re.findall(r"<svg.*?</svg>", once, re.DOTALL)
     if drawings:
         label = re.search(r'role="img" aria-label="([^"]*)"', once)

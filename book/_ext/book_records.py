@@ -11,7 +11,6 @@ site gets claims.json (described by claims.schema.json) and data/KEY.csv beside 
 
 import csv
 import json
-import re
 import shutil
 from collections import Counter
 from fnmatch import fnmatchcase
@@ -22,6 +21,7 @@ from pathlib import Path
 import yaml
 from book_digest import chapters, code_cells, read_chapter
 from book_execute import execute
+from book_notebook import NARROW
 from book_outputs import executed_chapter
 from book_polish import minus, unbroken
 from docutils import nodes
@@ -99,6 +99,8 @@ def read_executed(text: str, path: str) -> NotebookNode:
     for cell in code_cells(notebook):
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
+            for kind in [kind for kind, content in output.get("data", {}).items() if "moving-still" in content]:
+                output["data"][kind] = NARROW.sub("", output["data"][kind])  # on a phone too it moves
             if MIME in output.get("data", {}):
                 output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root), text)}
             elif alt and "text/html" in output.get("data", {}):
@@ -122,7 +124,7 @@ class Records(SphinxDirective):
 
 
 class Twin(SphinxDirective):
-    """{twin}: a chapter's own picture of a figure. A claim's anchor has none."""
+    """{twin}: a chapter's own picture of a figure, once on a page. A claim's anchor has none."""
 
     required_arguments = 2
 
@@ -156,9 +158,7 @@ def _show_twins(app, doctree, docname):
         chapter, anchor = place["twin"]
         figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
         for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            for picture in figure.findall(nodes.raw):  # shown a second time, it refers to the parts of the first
-                text = re.sub(' id="[^"]*"', "", picture.astext()) if anchor in shown else picture.astext()
-                place += nodes.raw("", text, format="html")
+            place += [picture.deepcopy() for picture in figure.findall(nodes.raw) if anchor not in shown]
             shown.add(anchor)
 
 
