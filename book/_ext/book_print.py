@@ -83,7 +83,7 @@ def one_page(site: Path, code: str, config: dict, toc: dict) -> tuple[str, list[
         head |= {str(tag): None for tag in page.select(HEAD)}
         entries += [(1, part, keys[path])] * (part != last)
         entries.append((1 + bool(part), _text(article.h1), keys[path]))
-        entries += [(2 + bool(part), _text(heading), heading.parent["id"]) for heading in article.select("h2")]
+        entries += [(3, _text(heading), heading.parent["id"]) for heading in article.select("h2") if part]
         articles.append(article)
         last = part
     template = Template(Path(__file__).with_name("print.html").read_text(encoding="utf-8"), autoescape=True)
@@ -103,7 +103,7 @@ def write_print(path: str, site: Path, target: Path, code: str, config: dict, to
         tab.emulate_media(media="print")
         tab.evaluate("stand()")
         for _ in range(2):  # the first print tells the page numbers
-            made = PdfReader(io.BytesIO(tab.pdf(prefer_css_page_size=True, print_background=True)))
+            made = PdfReader(io.BytesIO(tab.pdf(prefer_css_page_size=True, print_background=True, tagged=True)))
             pages = {name.removeprefix("/"): made.get_destination_page_number(place)
                      for name, place in made.named_destinations.items()}
             tab.evaluate("pages => number(pages)", pages)

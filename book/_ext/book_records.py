@@ -95,14 +95,16 @@ def drawn(record: dict, book: dict, text: str = "") -> str:
 def read_executed(text: str, path: str) -> NotebookNode:
     """MyST-NB's reader of chapters: today's text with the outputs that are kept, and its records drawn."""
     source, root = Path(path), Path(path).parents[1]
-    notebook = executed_chapter(source, root, text) or read_chapter(source, text)
+    notebook, said = executed_chapter(source, root, text) or read_chapter(source, text), []
     for cell in code_cells(notebook):
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
             for kind in [kind for kind, content in output.get("data", {}).items() if "moving-still" in content]:
                 output["data"][kind] = NARROW.sub("", output["data"][kind])  # on a phone too it moves
             if MIME in output.get("data", {}):
-                output["data"] = {"text/html": drawn(output["data"][MIME], read_records(root), text)}
+                shown = drawn(output["data"][MIME], read_records(root), text)
+                output["data"] = {"text/html": "" if shown in said else shown}  # a note on data once
+                said.append(shown)
             elif alt and "text/html" in output.get("data", {}):
                 output["data"] = {"text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))}
         cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
