@@ -28,14 +28,7 @@
     const words = add(figure.controls, "div",
       { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
     const slider = figure.range("Words hidden", { min: 0, max: D, value: hidden.length });
-    const play = figure.play(slider, 1100);
-    if (play && document.getElementById("play")) { // on the first page it plays once when it is seen
-      new IntersectionObserver(([seen], watch) => {
-        if (!seen.isIntersecting) return;
-        watch.disconnect();
-        play.click();
-      }, { threshold: 0.7 }).observe(figure.live);
-    }
+    figure.play(slider, 1100);
     const choose = (chosen) => {
       [hidden, slider.value] = [chosen, chosen.length];
       slider.say();

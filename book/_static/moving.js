@@ -262,10 +262,7 @@ const Moving = (() => {
         this.readout.setAttribute("aria-live", "off"); // not a word for every step
         timer = setInterval(() => { go(+input.value + 1); if (input.value === input.max) stop(); }, pause);
       });
-      for (const type of ["pointerdown", "keydown"]) {
-        this.live.addEventListener(type, (event) => { if (timer && event.target !== button) stop(); });
-      }
-      return button;
+      input.addEventListener("input", () => { if (timer) stop(); });
     }
 
     /* The width that the page allows; and an empty svg of it, where `label` says what it shows: [svg, width]. */

@@ -71,15 +71,8 @@
   // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
   const mark = () => {
     if (document.getElementById("search-results")) return;
-    const words = (store.sphinx_highlight_terms ?? "").split(" ").filter(Boolean);
-    const place = goal()?.closest("section, dl.py") ?? article;
-    place.querySelectorAll("p, li, dt, dd, th, td, pre, figcaption, h1, h2, h3, h4").forEach((part) => {
-      words.forEach((word) => _highlightText(part, word, "highlighted")); // not in drawings, which a mark would cover
-    });
-    delete store.sphinx_highlight_terms;
-    if (goal()) return;
-    const marks = [...article.querySelectorAll(".highlighted")];
-    marks.find((found) => found.checkVisibility())?.scrollIntoView({ block: "center" });
+    SphinxHighlight.highlightSearchWords();
+    if (!goal()) setTimeout(() => article.querySelector(".highlighted")?.scrollIntoView({ block: "center" }), 50);
   };
   addEventListener("hashchange", land);
   const { dataset } = document.documentElement; // paper is light
@@ -91,6 +84,14 @@
     look();
     mark();
     land();
+    const play = document.querySelector("#play ~ .cell_output .moving-controls > button, #play .moving-controls > button");
+    if (play) { // on the first page the game plays once when it is seen
+      new IntersectionObserver(([seen], watch) => {
+        if (!seen.isIntersecting) return;
+        watch.disconnect();
+        play.click();
+      }, { threshold: 1 }).observe(play);
+    }
   });
 
   const folds = document.querySelectorAll("details.above-input");
