@@ -1,8 +1,17 @@
 // What every page does with a script: what is too wide scrolls in its own box, one switch opens all folded code, a link
 // finds what it leads to open and what was searched for marked, and the scorecard has filters.
 {
-  // In a folder no page may read another.
+  // In a folder no page may read another. Elsewhere what search quotes of a page is its text, without TeX and contents.
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+  addEventListener("DOMContentLoaded", () => {
+    const quoted = Search.htmlToText;
+    Search.htmlToText = (html, anchor) => {
+      const page = new DOMParser().parseFromString(html, "text/html");
+      const others = ".math, .headerlink, .told, #jb-print-docs-body, .bd-header-article";
+      page.querySelectorAll(others).forEach((part) => part.remove());
+      return quoted(page.documentElement.outerHTML, anchor);
+    };
+  });
   const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
   const article = document.querySelector("article") ?? document.body;
   // Such a box (custom.css) can be reached by Tab, so that the arrow keys move it; one that fits is no stop on the way.
