@@ -93,7 +93,7 @@
     look();
     mark();
     land();
-    const play = document.querySelector("#play ~ .cell_output .moving-controls > button, #play .moving-controls > button");
+    const play = document.querySelector("#play .moving-controls > button");
     if (play) { // on the first page the game plays once when it is seen
       new IntersectionObserver(([seen], watch) => {
         if (!seen.isIntersecting) return;
