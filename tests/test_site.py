@@ -161,6 +161,18 @@ def test_every_repair_is_still_needed(built_site):
     assert [after for _, after in book_polish.REPAIRS if after not in text] == []
 
 
+def test_the_game_plays_when_it_is_seen_and_code_that_shows_nothing_stands_back(built_site, chromium):
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
+        page = Visit(browser.new_context(viewport=DESKTOP), built_site / f"{TOC['root']}.html").page
+        page.locator("a[href='#play']").click()
+        page.locator("#play button", has_text="Pause").wait_for()
+        page = Visit(browser.new_context(viewport=DESKTOP), built_site / "notebooks" / "02_proposition.html").page
+        [quiet] = page.locator("div.cell:has(#measured-eq4-factor)").all()
+        assert not quiet.is_visible()
+        page.locator(".show-code").click()
+        assert quiet.locator("pre").first.is_visible()
+
+
 @pytest.mark.parametrize(("query", "first"), [
     ("LML", "notebooks/"), ("score_curve", "book/api.html#mptlml.score.score_curve")])
 def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site, query, first):
@@ -176,6 +188,8 @@ def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site
       const { top, bottom } = mark.getBoundingClientRect();
       return mark.checkVisibility() && top >= 0 && bottom <= innerHeight; })""")
     assert {mark.lower() for mark in page.locator(".highlighted:not(rect)").all_text_contents()} == {query.lower()}
+    shown = "Search.htmlToText('<div role=\"main\">a <span class=\"math\">x_j</span>b</div>')"
+    assert page.evaluate(shown) == "a b"  # what search quotes has no TeX
     page.close()
 
 
