@@ -161,16 +161,22 @@ def test_every_repair_is_still_needed(built_site):
     assert [after for _, after in book_polish.REPAIRS if after not in text] == []
 
 
-def test_the_game_plays_when_it_is_seen_and_code_that_shows_nothing_stands_back(built_site, chromium):
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        page = Visit(browser.new_context(viewport=DESKTOP), built_site / f"{TOC['root']}.html").page
-        page.locator("a[href='#play']").click()
-        page.locator("#play button", has_text="Pause").wait_for()
-        page = Visit(browser.new_context(viewport=DESKTOP), built_site / "notebooks" / "02_proposition.html").page
-        [quiet] = page.locator("div.cell:has(#measured-eq4-factor)").all()
-        assert not quiet.is_visible()
-        page.locator(".show-code").click()
-        assert quiet.locator("pre").first.is_visible()
+def test_the_game_plays_when_it_is_seen(reader, built_site):
+    moving = reader.browser.new_context(viewport=DESKTOP)  # this reader did not ask for less motion
+    page = Visit(moving, built_site / f"{TOC['root']}.html").page
+    page.locator("a[href='#play']").click()
+    page.locator("#play button", has_text="Pause").wait_for()
+    moving.close()
+
+
+def test_code_that_shows_nothing_stands_back(reader, built_site):
+    page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
+    cell = page.locator("div.cell:has(#measured-eq4-factor)")
+    assert not cell.is_visible()
+    page.locator(".show-code").click()
+    assert cell.locator("pre").first.is_visible()
+    page.locator(".show-code").click()
+    page.close()
 
 
 @pytest.mark.parametrize(("query", "first"), [
