@@ -1,7 +1,6 @@
 """What comes after training: the domains, the exact posterior, the probe, and the stored run."""
 
 import copy
-import csv
 import itertools
 import math
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks import after_training as benchmark
 from mptlml import objectives
 from mptlml.models import MaskedTransformer
 from mptlml_book.studies import after_training as study
@@ -47,8 +45,6 @@ def test_the_domains_differ_where_they_say(generator):
     for kind, state in ((NOUNS, 13), (VERBS, 14)):  # three words of the fourth topic, one from each of the others
         words = new.emission[state].topk(3).indices.tolist()
         assert sorted(topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words) == [0, 1, 2]
-    with pytest.raises(ValueError, match="the domain must be one of 'home'"):
-        study.domain("abroad")
 
 
 def test_the_probe_is_that_of_scikit_learn(generator):
@@ -61,8 +57,6 @@ def test_the_probe_is_that_of_scikit_learn(generator):
     # labels that are separated or missing
     inputs = 7 * torch.randn(1, 8, 48, generator=generator, dtype=torch.float64)
     assert study.probe(inputs, torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1]]), 3).isfinite().all()
-    with pytest.raises(ValueError, match=r"labels must lie in 0..2, got 0..3"):
-        study.probe(inputs, torch.tensor([[0, 0, 0, 0, 0, 1, 1, 3]]), 3)
 
 
 def test_the_regret_is_the_expected_log_loss_above_that_of_the_posterior(generator):
@@ -127,19 +121,12 @@ def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     assert abs(found["fill, home"]) < 1e-9 and found["write, home"] > 10
 
 
-def test_the_best_possible_loss_is_below_that_of_guessing():
-    found = study.best_possible("short topics", seed=1, num_rows=256)
-    assert 0.2 < found["log loss"] < math.log(3) and 0.8 < found["right"] < 0.95
-
-
 def test_every_task_is_measured_and_the_seed_decides(generator, monkeypatch):
     monkeypatch.setattr(study, "LABELLED", {8: 2, 32: 1})
     net = small_net(generator)
     found = study.afterwards(net, seed=3)
     assert len(found) == 5 * 4 + 1 and min(found.values()) > 0
     assert found == study.afterwards(net, seed=3) and found != study.afterwards(net, seed=4)
-    with pytest.raises(ValueError, match="scheme must be one of"):
-        study.foretellers(net, "curriculum", seed=3)
 
 
 def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monkeypatch):
@@ -151,12 +138,3 @@ def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monke
     (plain,), (shuffled,) = seen.values()
     assert torch.equal(shuffled.sort(-1).values, plain.sort(-1).values)
     assert (shuffled != plain).float().mean() > 0.5
-
-
-def test_the_stored_run_is_that_of_the_plan():
-    with open(benchmark.FOLDER / "after_training.csv", encoding="utf-8") as opened:
-        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
-    units = benchmark.units(len({line["seed"] for line in lines}))
-    assert [(line["kind"], int(line["num_steps"]), int(line["seed"])) for line in lines] == units
-    assert list(lines[0]) == list(benchmark.FIELDS)
-    assert all(float(line[task]) > 0 for line in lines for task in benchmark.TASKS)

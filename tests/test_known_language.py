@@ -1,16 +1,12 @@
 """The known language: its objectives, the networks trained on it, what is read of them, the stored runs."""
 
-import csv
-import itertools
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from fakes import Says
 
-from benchmarks import known_language as benchmark
 from mptlml import chain_rule, objectives, random_orders
 from mptlml.models import MaskedTransformer, Shortfall
 from mptlml_book.studies import known_language as study
@@ -79,21 +75,9 @@ def test_every_scheme_trains_and_the_seed_decides(scheme):
     assert sum(history.objective[-3:]) > sum(history.objective[:3])  # it learns
 
 
-def test_the_learning_rate_warms_up_and_decays():
-    """Adam moves a weight by its rate at first: 5e-3 / 50; the second step's 2 / 50 is halved by the cosine of two."""
-    weights = {"weight": lambda net: net.readout.weight.clone()}
-    options = dict(num_steps=2, width=8, num_layers=1, track=weights, track_every=1)
-    _, history = study.pretrain("uniform sizes", seed=3, **options)
-    moved = [float((b - a).abs().max()) for a, b in itertools.pairwise(history.tracked["weight"])]
-    assert moved[0] == pytest.approx(1e-4, rel=1e-2) and 0.8e-4 < moved[1] < 1.2e-4
-
-
 def test_the_readings_of_the_language_itself_are_all_zero():
     found = study.read_network(study.language(), "uniform sizes", seed=1, num_rows=16, num_orders=4)
     assert all(np.abs(found[name]).max() < 1e-9 for name in found)
-    for call in (study.pretrain, partial(study.read_network, study.language())):
-        with pytest.raises(ValueError, match="scheme must be one of 'uniform sizes'"):
-            call("curriculum", seed=0)
 
 
 def test_the_readings_are_those_of_the_general_functions(generator):
@@ -147,24 +131,3 @@ def test_a_kept_network_comes_back(tmp_path, monkeypatch):
     assert same == seconds and torch.equal(net.embedding.weight, again.embedding.weight)
     with pytest.raises(TypeError):
         study.train_or_load(tmp_path / "networks", "15%, 80/10/10", **options | dict(seed=4))
-
-
-@pytest.mark.parametrize("file", sorted(benchmark.FOLDER.glob("known_language_*.csv")), ids=lambda file: file.stem)
-def test_the_stored_runs_are_those_of_the_plan(file):
-    """Every unit of its group for as many seeds as the file has, each line with a gap that its curve adds up to."""
-    group = file.stem.removeprefix("known_language_")
-    with open(file, encoding="utf-8") as opened:
-        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
-    units = benchmark.units(group, len({line["seed"] for line in lines}))
-    keys = [(line["scheme"], int(line["num_steps"]), float(line["rate"]), int(line["seed"])) for line in lines]
-    assert keys == [unit[:4] for unit in units]
-    assert {int(line["carried"]) * 10 for line in lines} == ({units[0][1]} if group in benchmark.CARRIED else {0})
-    for line in lines:
-        curve = [float(value) for value in line["curve"].split()]
-        if len(curve) == int(line["num_tokens"]):
-            assert sum(curve) == pytest.approx(float(line["gap"]), abs=5e-4) and max(curve) < 0
-
-
-def test_sentences_are_wrapped_words():
-    assert study.sentence(torch.tensor([0.0, 3.0, 12.0])) == "the boat drifts"
-    assert study.sentence(torch.tensor([0.0, 3.0, 12.0]), width=9) == "the boat\ndrifts"

@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -140,27 +139,6 @@ def test_the_scripts_way_climbs(digits, objective, monkeypatch):
     weight, bias, history = study.train_as_scripts(objective, digits, seed=0)
     assert len(history.objective) == 60 and weight.shape == (64, 2)
     assert sum(history.objective[-10:]) > sum(history.objective[:10]) + 50
-
-
-def test_the_command_writes_such_lines(tmp_path, monkeypatch):
-    """With runs of a few passes, one seed, to a file of its own; the unfinished file is gone."""
-    from benchmarks import linear_runs, results
-
-    small = dict(LONG=dict(passes=2, spacing=0.4), FROM_OPTIMUM=dict(passes=1, spacing=0.4, rate=0.05), SEEDS=(0,),
-                 maximise=partial(study.maximise, spacing=0.5, num_steps=5))
-    for name, value in small.items():
-        monkeypatch.setattr(linear_runs, name, value)
-    monkeypatch.setattr(study, "SCRIPTS_STEPS", 5)
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    linear_runs.main("digits")
-    (written,) = tmp_path.iterdir()
-    found, stored = (pd.read_csv(path, comment="#") for path in (written, STORED))
-    assert written.name == "linear_vae-digits.csv" and list(found) == list(stored)
-    assert list(found["scheme"]) == list(stored["scheme"].unique())
-    optimum = found.set_index("scheme").loc[["optimum", "optimum, diagonal"], ["train", "held_out"]]
-    assert (optimum.loc["optimum, diagonal"] < optimum.loc["optimum"]).all()
-    with pytest.raises(SystemExit, match="cifar"):
-        linear_runs.main("cifar")
 
 
 def test_a_short_run_ends_as_the_stored_one(monkeypatch):

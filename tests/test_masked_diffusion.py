@@ -1,6 +1,5 @@
 """The study of masked diffusion: predicted noise is that of simulated estimators, and samplers write what they say."""
 
-import csv
 import itertools
 import math
 from functools import cache
@@ -9,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import masked_diffusion as benchmark
-from benchmarks.results import FOLDER
 from mptlml import random_masks
 from mptlml.models import HiddenMarkovModel
 from mptlml_book.studies import masked_diffusion as study
@@ -186,18 +183,3 @@ def test_much_noise_hides_which_word_is_surest(generator):
         share[noise] = (row.sum(-1) == 0).double().mean().item()
     assert abs(share[1e4] - 0.81) < 0.015 and abs(share[0.0] - 0.891) < 0.015
     assert share[1e4] + 0.015 < share[8.0] < share[0.0] - 0.015
-    with pytest.raises(ValueError, match="surest words"):
-        unmask(model, [1, 1], noise=1.0, generator=generator)
-
-
-def test_the_stored_run_is_that_of_the_plan():
-    """Every network and reading, once; what it writes is as far from the language as its two log-probabilities say."""
-    with open(FOLDER / "masked_diffusion_orders.csv", encoding="utf-8") as opened:
-        lines = list(csv.DictReader(line for line in opened if not line.startswith("#")))
-    units = [(scheme, str(rate), str(seed)) for scheme, rate, seed in benchmark.units(10)]
-    assert list(dict.fromkeys((line["scheme"], line["rate"], line["seed"]) for line in lines)) == units
-    found = {tuple(line[key] for key in benchmark.FIELDS[:-2]): float(line["value"]) for line in lines}
-    assert len(found) == len(lines) == 20 * len(units)
-    for unit, place, passes in itertools.product(units, study.PLACES[:2], ("8", "32")):
-        log_p, log_q, writes = (found[*unit, name, place, passes] for name in ("log p", "log q", "writes"))
-        assert log_q - log_p == pytest.approx(writes, abs=2e-4)

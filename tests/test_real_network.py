@@ -11,7 +11,6 @@ import torch
 from transformers import BertConfig, BertTokenizer
 
 from mptlml.text.masked_lm import MaskedLM
-from mptlml.text.text_curves import RateCurve, hidden_tokens
 from mptlml_book import report
 from mptlml_book.studies import real_network as study
 
@@ -141,24 +140,6 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
     rows, lengths = seen["one"][0]
     assert all(len(row) == 8 and set(row[length:]) <= {0} and 0 not in row[:length]
                for row, length in zip(rows, lengths, strict=True))
-
-
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="scheme must be one of"):
-        study.fine_tune(tiny(), TEXTS, "80/10/10", seed=1)
-    with pytest.raises(ValueError, match="at least 8"):
-        study.fine_tune(tiny(), TEXTS[:3], "fixed 15%", seed=1)
-    for sequence in ("ACB", ""):
-        with pytest.raises(ValueError, match="a chain is made of the letters"):
-            study.spaced(sequence)
-
-
-def test_the_rates_lie_where_such_a_curve_bends():
-    """A curve that falls by 4 nats per residue about 88% masked: straight lines between the rates lose little."""
-    every = np.arange(1, 97) / 96
-    exact = -0.06 - 4 / (1 + np.exp((0.88 - every) / 0.035))
-    lines = RateCurve(np.array(study.RATES), exact[hidden_tokens(study.RATES, 96) - 1][:, None], np.array([96]), 1)
-    assert lines.row_areas[0] == pytest.approx(exact.sum(), abs=0.3)
 
 
 def test_mutants_differ_from_their_chain_where_they_say():

@@ -12,7 +12,6 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
 from mptlml import draws
-from mptlml.checks import check_choice, check_count
 from mptlml.masks import random_orders
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
@@ -41,10 +40,7 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
         nouns renamed  each noun is called by the noun of the same rank in the next topic
         typing noise   a tenth of the words is replaced by words drawn from the vocabulary
         new topic      a fourth topic, as frequent as the others, whose nouns and verbs are known from different topics
-
-    Raises ValueError: another name, num_tokens below 1.
     """
-    check_choice(name, DOMAINS, "the domain")
     home = language(num_tokens)
     if name == "home":
         return home
@@ -84,12 +80,7 @@ def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
     The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
     """
     states = truth.state_posterior(x, all_observed(truth.num_tokens))
-    return states[:, middle_index(truth.num_tokens)].unflatten(-1, (-1, PHASES)).sum(-1)
-
-
-def middle_index(num_tokens: int) -> int:
-    """The index of the middle word."""
-    return (check_count(num_tokens, "num_tokens") - 1) // 2
+    return states[:, (truth.num_tokens - 1) // 2].unflatten(-1, (-1, PHASES)).sum(-1)
 
 
 def middle_states(net: MaskedTransformer, x: Tensor) -> Tensor:
@@ -97,7 +88,7 @@ def middle_states(net: MaskedTransformer, x: Tensor) -> Tensor:
 
     The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
     """
-    return net.states(x.long(), all_observed(net.num_tokens))[:, middle_index(net.num_tokens)]
+    return net.states(x.long(), all_observed(net.num_tokens))[:, (net.num_tokens - 1) // 2]
 
 
 def with_constant(inputs: Tensor) -> Tensor:
@@ -110,11 +101,9 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
 
     inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes], the last
     row for a constant input of 1. The density has one maximum, which Newton's steps find: no slope exceeds 1e-6. (It is
-    scikit-learn's logistic regression with C = 1 and no other intercept.) Raises ValueError: a label out of range;
-    FloatingPointError: no convergence in 100 steps.
+    scikit-learn's logistic regression with C = 1 and no other intercept.) Raises FloatingPointError: no convergence in
+    100 steps.
     """
-    if not (0 <= labels.min() and labels.max() < num_classes):
-        raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {labels.min()}..{labels.max()}")
     inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
     shape = inputs.shape[-1], num_classes
     eye = torch.eye(shape[0] * num_classes).to(inputs)
@@ -206,10 +195,7 @@ def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, 
         S(1), S(5) D times the distance below the exact curve at one size
         own loss   the loss that the network was trained on, for new sentences: what a user without the truth sees
         spread     standard deviation of log q over the orders
-
-    Raises ValueError: an unknown scheme.
     """
-    check_choice(scheme, SCHEMES, "scheme")
     truth, generator = language(net.num_tokens), draws.seeded(seed, 5)
     x = truth.sample(256, generator=generator)
     curve = score_curve(Shortfall(net, truth), x[:64], AT, share_masks=False, generator=generator)

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from mptlml import objectives
-from mptlml.checks import check_choice, check_count
+from mptlml.checks import check_choice
 from mptlml.draws import randperm
 from mptlml.models.deep_vae import DeepVAE, Recursive
 from mptlml.models.importance import Importance
@@ -57,13 +57,9 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed start from
     the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The learning rate falls
-    over `num_steps`; stop: end after this number of steps. track: {name: function of the network}, as in `fit`. Raises
-    ValueError: an unknown scheme, counts below 1, stop above `num_steps`, noise not positive.
+    over `num_steps`; stop: end after this number of steps. track: {name: function of the network}, as in `fit`.
     """
     check_choice(scheme, SCHEMES, "scheme")
-    if noise is not None and not 0 < noise < math.inf:
-        raise ValueError(f"noise must be positive, got {noise!r}")
-    check_count(num_steps, "num_steps")
     options = {"fill": rows.mean(0), **VARIANTS.get(scheme, {})}
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed)).to(rows.device)
     if noise is not None:

@@ -16,7 +16,6 @@ import torch
 from torch import Generator, Tensor
 
 from mptlml import draws, objectives
-from mptlml.checks import check_choice
 from mptlml.files import replacing
 from mptlml.masks import nested_masks, random_masks, random_orders, spread_places
 from mptlml.models.hmm import HiddenMarkovModel
@@ -87,7 +86,7 @@ OBJECTIVES = SCHEMES | {HIDE_MORE: lambda net, x, g: hide_more(
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
     """The language as a model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
 
-    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf). Raises ValueError: num_tokens below 1.
+    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf).
     """
     topic = torch.full((3, 3), (1 - STAY) / 2, dtype=torch.float64).fill_diagonal_(STAY)
     here = torch.eye(4, dtype=torch.float64)
@@ -115,10 +114,8 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
     schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random
     order, so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in
-    `fit`; shape: options of MaskedTransformer. Raises ValueError: an unknown scheme, counts below 1, a rate not
-    positive.
+    `fit`; shape: options of MaskedTransformer.
     """
-    check_choice(scheme, OBJECTIVES, "scheme")
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     track = {key: partial(measure, net) for key, measure in (track or {}).items()}
@@ -132,9 +129,8 @@ def carry_on(net: MaskedTransformer, scheme: str = "uniform sizes", *, seed: int
              learning_rate: float) -> MaskedTransformer:
     """A copy of the network, trained for `num_steps` more by one of OBJECTIVES, on rows of its own.
 
-    The rate warms up over a sixth of these steps and falls to zero again. Raises ValueError as `pretrain`.
+    The rate warms up over a sixth of these steps and falls to zero again.
     """
-    check_choice(scheme, OBJECTIVES, "scheme")
     net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
     rows = language(net.num_tokens).sample(num_steps * BATCH, generator=generator)
     train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
@@ -155,7 +151,7 @@ def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learn
                   **shape: int) -> tuple[MaskedTransformer, float]:
     """The network of `pretrain`, from a file in `folder` where it was trained before: (network, CPU seconds).
 
-    The file, which its name describes, is written where there is none. Raises ValueError as `pretrain`.
+    The file, which its name describes, is written where there is none.
     """
     about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
                                  **shape)
@@ -193,9 +189,8 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
         spread          standard deviation of log q over orders
 
     at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows; with
-    num_orders=0 they are left out. Raises ValueError: an unknown scheme, counts out of range.
+    num_orders=0 they are left out.
     """
-    check_choice(scheme, OBJECTIVES, "scheme")
     truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
     shortfall, length = Shortfall(net, truth), net.num_tokens
     x = truth.sample(4 * num_rows, generator=generator)

@@ -14,7 +14,7 @@ from scipy.stats import binom
 from torch import Generator, Tensor
 
 from mptlml import draws
-from mptlml.checks import check_choice, check_count
+from mptlml.checks import check_choice
 from mptlml.masks import random_orders
 from mptlml.protocol import ConditionalModel, VocabularyModel, answers
 from mptlml.score import score_curve
@@ -33,7 +33,6 @@ def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, gen
 
     `num_masks` masks per text and size, at least 2.
     """
-    check_count(num_masks, "num_masks", at_least=2)
     options: dict[str, Any] = dict(num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator)
     curves = [score_curve(model, text, **options) for text in texts[:, None]]
     return np.stack([curve.mean for curve in curves]), num_masks * np.stack([curve.variance for curve in curves])
@@ -122,17 +121,13 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
     ("surest word": LLaDA's script). Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`.
     noise: MaskGIT adds Gumbel noise to the log-probability of each drawn word before it keeps the surest, times this
     number in the first pass and less by equal steps, down to zero in the last.
-    x [N, D]: read these rows in place of writing. Raises ValueError: unknown places; steps that do not sum to D; rows
-    that are to be read by their surest words; noise with other places than these.
+    x [N, D]: read these rows in place of writing, by other places than the surest words. Raises ValueError: unknown
+    places; steps that do not sum to D.
     """
     num_tokens = model.num_tokens
     check_choice(places, PLACES, "places")
-    if noise and places != "surest word":
-        raise ValueError(f"MaskGIT's noise is for the surest words, and these are {places!r} places")
-    if sum(check_count(step, "a step") for step in steps) != num_tokens:
+    if sum(steps) != num_tokens:
         raise ValueError(f"steps must sum to {num_tokens} tokens, got {list(steps)}")
-    if x is not None and places == "surest word":
-        raise ValueError("which words are surest depends on words that a given row does not show: log_prob_surest")
     row = torch.zeros(num_rows, num_tokens, dtype=torch.long) if x is None else x.long()
     seen = torch.zeros_like(row, dtype=torch.bool)
     log_q = torch.zeros(len(row), dtype=torch.float64)
@@ -168,7 +163,7 @@ def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, genera
     path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is an unbiased estimate of
     q(x), and the log of the mean of `num_paths` products lies below log q(x) on average.
     """
-    rows = x.long().repeat_interleave(check_count(num_paths, "num_paths"), 0)  # [N K, D]
+    rows = x.long().repeat_interleave(num_paths, 0)  # [N K, D]
     seen = torch.zeros_like(rows, dtype=torch.bool)
     log_weight = torch.zeros(len(rows), dtype=torch.float64)
     for _ in range(model.num_tokens):

@@ -20,7 +20,6 @@ import torch
 from torch import Generator, Tensor
 
 from mptlml import draws, objectives
-from mptlml.checks import check_choice
 from mptlml.curve import straight_lines
 from mptlml.extras import needs
 from mptlml.text.corpus_scores import weights_digest
@@ -100,9 +99,7 @@ class Sequences:
 
 
 def spaced(sequence: str) -> str:
-    """A chain as a text: its letters with spaces between. Raises ValueError: a letter that is no residue."""
-    if not sequence or (unknown := set(sequence) - set(RESIDUES)):
-        raise ValueError(f"a chain is made of the letters {RESIDUES}, not of {sorted(unknown) if sequence else 'none'}")
+    """A chain as a text: its letters with spaces between."""
     return " ".join(sequence)
 
 
@@ -170,26 +167,11 @@ def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
 
     (Anarci's own columns do not serve: it numbers genes of some species otherwise, so that equal letters stand apart.)
     """
-    there = _letters(others)[:, None].copy()  # [width, 1, M]
-    lengths, found = np.array([len(s) for s in others]), np.empty((len(sequences), len(others)))
-    for start in range(0, len(sequences), 16):  # few enough for the processor's cache
-        some = sequences[start: start + 16]
-        # Row i of Wagner and Fischer's table, minus the column's number: [width + 1, n, M]
-        row = np.zeros((len(there) + 1, len(some), len(others)), dtype=np.int16)
-        for i, letter in enumerate(_letters(some)[:, :, None]):
-            new = row + np.int16(1)
-            np.minimum(new[1:], row[:-1] - (there == letter), out=new[1:])
-            row = np.minimum.accumulate(new, 0)
-            for n in (n for n, sequence in enumerate(some) if len(sequence) == i + 1):
-                distance = row[lengths, n, np.arange(len(others))] + lengths
-                found[start + n] = 1 - distance / np.maximum(lengths, i + 1)
-    return found
+    from Bio.Align import PairwiseAligner  # anarci needs it too
 
-
-def _letters(sequences: Sequence[str]) -> np.ndarray:
-    """Sequences as columns of bytes, filled up with spaces: [width, N]."""
-    width = max(map(len, sequences))
-    return np.array([np.frombuffer(s.ljust(width).encode("ascii", "replace"), np.uint8) for s in sequences]).T
+    edits = PairwiseAligner(match_score=0, mismatch_score=-1, gap_score=-1)
+    return np.array([[1 + edits.score(one, other) / max(len(one), len(other)) for other in others]
+                     for one in sequences])
 
 
 def spread_out(texts: Sequence[str], count: int) -> list[str]:
@@ -229,17 +211,19 @@ def _columns(texts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[np.n
         yield rows == own, rows != ord(" "), kinds
 
 
+def _letters(sequences: Sequence[str]) -> np.ndarray:
+    """Sequences as columns of bytes, filled up with spaces: [width, N]."""
+    width = max(map(len, sequences))
+    return np.array([np.frombuffer(s.ljust(width).encode("ascii", "replace"), np.uint8) for s in sequences]).T
+
+
 def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
               learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
-    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps. Raises ValueError: an unknown
-    scheme, too few texts.
+    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps.
     """
-    check_choice(scheme, SCHEMES, "scheme")
-    if len(texts) < BATCH:
-        raise ValueError(f"texts must be at least {BATCH}, got {len(texts)}")
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
     rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)

@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from mptlml.checks import check_count
-
 SCRIPTS_PRECISION = 5  # beta of the scripts, sigma_0^2 = 1 / beta
 
 
@@ -14,10 +12,8 @@ def scripts_rows(num_rows: int, num_tokens: int, num_latents: int, *, seed: int)
     The noise is as coded there: one number per row, (1/beta) randn(N, 1), shared by its D tokens. The model has
     independent noise for each token, of standard deviation sqrt(1/beta), so it is misspecified for these rows. For rows
     that fit the model use `PPCA(weight, noise_variance).sample(...)`. To reproduce Table 1, numbers are drawn in
-    float32, in the scripts' order, from `seed`; they are returned in float64. Raises ValueError: counts below 1.
+    float32, in the scripts' order, from `seed`; they are returned in float64.
     """
-    for name, count in (("num_rows", num_rows), ("num_tokens", num_tokens), ("num_latents", num_latents)):
-        check_count(count, name)
     generator = torch.Generator().manual_seed(seed)
     weight, latents, noise = (torch.randn(*shape, generator=generator, dtype=torch.float32) for shape in
                               ((num_tokens, num_latents), (num_rows, num_latents), (num_rows, 1)))
