@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler
 from tqdm import trange
 
@@ -25,25 +24,22 @@ class History:
 
 def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_steps: int, learning_rate: float = 1e-2,
         track: Mapping[str, Callable[[], Any]] | None = None, track_every: int = 1, decay_steps: int | None = None,
-        warm_up: int = 0, max_norm: float = math.inf,
-        optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam, name: str = "fit") -> History:
+        warm_up: int = 0, optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+        name: str = "fit") -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called without
     gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay_steps: the learning rate
     falls along a half cosine, to reach zero after so many steps, of which this run may be the beginning.
-    warm_up: warm up linearly over the first `warm_up` steps. max_norm: a longer gradient is cut to this norm. Shows a
-    progress bar in a terminal. Raises ValueError: counts below 1 (warm_up: below 0), more steps than the decay has, a
-    learning rate or norm that is not positive, nothing to train; FloatingPointError when the objective stops being
-    finite.
+    warm_up: warm up linearly over the first `warm_up` steps. Shows a progress bar in a terminal. Raises ValueError:
+    counts below 1 (warm_up: below 0), more steps than the decay has, a learning rate that is not positive, nothing to
+    train; FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
     if decay_steps is not None and check_count(decay_steps, "decay_steps") < num_steps:  # the rate would rise again
         raise ValueError(f"{num_steps} steps are more than the {decay_steps} over which the learning rate falls")
     parameters, measures = list(parameters), dict(track or {})
-    if not max_norm > 0:
-        raise ValueError(f"max_norm must be positive, got {max_norm!r}")
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
     climber = optimiser(parameters, lr=learning_rate, maximize=True)
@@ -68,8 +64,6 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
         if not math.isfinite(history.objective[-1]):
             raise FloatingPointError(f"{name}: the objective is {history.objective[-1]} at step {step}")
         value.backward()
-        if max_norm < math.inf:
-            clip_grad_norm_(parameters, max_norm)
         climber.step()
         for schedule in schedules:
             schedule.step()

@@ -12,7 +12,7 @@ from fakes import one_nat_each
 from mptlml import Estimate, fit, objectives
 from mptlml.masks import all_masks, all_orders, count_masks, random_masks, random_orders, stratified_sizes
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer, Shortfall
-from mptlml.models.deep_vae import DeepVAE, NodeMixture, Recursive
+from mptlml.models.deep_vae import DeepVAE, Recursive
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule, hermite_rule
 from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
@@ -246,7 +246,6 @@ TABLE = [
     ("tracking every 0 steps", climb(track_every=0), "track_every.*got 0"),
     ("a learning rate of 0", climb(learning_rate=0.0), "learning rate 0.0"),
     ("a NaN learning rate", climb(learning_rate=NAN), "learning rate nan"),
-    ("a gradient cut to nothing", climb(max_norm=0.0), "max_norm must be positive, got 0.0"),
     ("a negative warm-up", climb(warm_up=-1), "warm_up.*at least 0, got -1"),
     ("a decay over no step", climb(decay_steps=0), "decay_steps.*got 0"),
     ("half a step's decay", climb(decay_steps=0.5), "decay_steps.*got 0.5"),
@@ -259,7 +258,7 @@ TABLE = [
 ]
 # What every model answers and refuses alike.
 X = real(2, 3, fill=1.0)
-for _model in PCA, COINS, LINEAR, NodeMixture(DEEP, RULE), Importance(DEEP, GENERATOR, 2):
+for _model in PCA, COINS, LINEAR, Importance(DEEP, GENERATOR, 2):
     _ask = _model.conditional_log_prob
     _calls = {
         "rows of another D": (_model.log_prob, real(2, 4), r"x has shape \(2, 4\).*3 tokens"),

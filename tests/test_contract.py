@@ -9,7 +9,7 @@ import torch
 from fakes import Says
 
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
-from mptlml.models.deep_vae import DeepVAE, NodeMixture, Recursive
+from mptlml.models.deep_vae import DeepVAE, Recursive
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule
 from mptlml.testing import LAWS, Case, check_model
@@ -59,10 +59,6 @@ def deep_vae(num_tokens, num_latents, num_hidden, answer, **options):
     return Case(build, num_tokens, shapes, **options)
 
 
-def nodes(num_tokens, num_latents, spacing):
-    return deep_vae(num_tokens, num_latents, 3, lambda vae: NodeMixture(vae, disc_rule(spacing, 4.5, num_latents)))
-
-
 def transformer(readout):
     net = MaskedTransformer(5, 3, width=8, num_layers=2, num_heads=2, generator=torch.Generator().manual_seed(0))
     net.to(readout)
@@ -88,8 +84,6 @@ CASES = {
     "BernoulliMixture of int64": replace(mixture(4, 2), words=True),
     "LinearVAE D=1 K=1": linear_vae(1, 1, 0.2),
     "LinearVAE D=5 K=2": linear_vae(5, 2, 0.5),
-    "NodeMixture D=1 K=1": nodes(1, 1, 0.1),
-    "NodeMixture D=3 K=2": nodes(3, 2, 0.5),
     "Recursive D=3 K=2": deep_vae(3, 2, 3, lambda vae: Recursive(vae, None, sample=False, through=True)),
     "Importance D=3 K=2": deep_vae(
         3, 2, 4, lambda vae: Importance(vae, torch.Generator().manual_seed(0), 20, "encoder"),

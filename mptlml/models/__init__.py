@@ -1,11 +1,11 @@
 """Models: each answers the protocol `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
 
 This package exports the models, and what builds them or speeds them up: SecondMoment (a summary of rows for PPCA), and
-Rule with the functions that make one (nodes for LinearVAE and NodeMixture). `Recursive`, `NodeMixture` and `Importance`
-answer for a `deep_vae.DeepVAE`, which is a network, not a model: it has no conditionals of its own.
+Rule with the functions that make one (nodes for LinearVAE). `Recursive` and `Importance` answer for a
+`deep_vae.DeepVAE`, which is a network, not a model: it has no conditionals of its own.
 """
 
-from .deep_vae import NodeMixture, Recursive
+from .deep_vae import Recursive
 from .hmm import HiddenMarkovModel
 from .importance import Importance
 from .linear_vae import LinearVAE
@@ -16,4 +16,4 @@ from .shortfall import Shortfall
 from .transformer import MaskedTransformer
 
 __all__ = ["PPCA", "BernoulliMixture", "HiddenMarkovModel", "Importance", "LinearVAE", "MaskedTransformer",
-           "NodeMixture", "Recursive", "Rule", "SecondMoment", "Shortfall", "disc_rule", "hermite_rule"]
+           "Recursive", "Rule", "SecondMoment", "Shortfall", "disc_rule", "hermite_rule"]

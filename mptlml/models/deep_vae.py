@@ -2,9 +2,9 @@
 
 x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are independent,
 so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no closed form.
-`Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F), `NodeMixture` by a grid, for
-one or two latents, and `importance.Importance` by weighted draws. These three are models. They raise ValueError for
-shapes or a dtype that do not fit and for NaN or infinity at observed tokens. `DeepVAE` itself is a network.
+`Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F), `importance.Importance` by
+weighted draws. These two are models. They raise ValueError for shapes or a dtype that do not fit and for NaN or
+infinity at observed tokens. `DeepVAE` itself is a network.
 """
 
 import copy
@@ -20,8 +20,6 @@ from torch.nn.functional import softplus
 from ..checks import check_choice, check_count, check_finite, check_shapes
 from ..draws import randn
 from ..numerics import LOG_2PI, climb, covariance_root
-from ..protocol import all_observed
-from .quadrature import Rule
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -178,37 +176,6 @@ class Recursive:
         """A row [..., D] for z: a draw from the likelihood, or its mean."""
         mean = self.vae.decoder(z)
         return mean + self.vae.log_noise.exp() * randn(mean.shape, mean, self.generator) if self.redraw else mean
-
-
-class NodeMixture:
-    """The same model with z on the nodes of a quadrature rule: a finite mixture, coherent up to rounding.
-
-    For one or two latents and enough nodes it gives the exact answers that the other two approximate. The decoder runs
-    once, in the constructor.
-    """
-
-    def __init__(self, vae: DeepVAE, rule: Rule) -> None:
-        rule = rule.to(vae.log_noise)
-        self.means = vae.decoder(rule.nodes)  # [Q, D]
-        self.log_noise, self.log_weights, self.num_tokens = vae.log_noise, rule.log_weights, vae.num_tokens
-        self.sample = vae.sample
-
-    def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...]: the LML where every token is observed (the default)."""
-        observed = all_observed(self.num_tokens, x.device) if observed is None else observed
-        return self._joint(x, observed)[1].logsumexp(-1)
-
-    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
-        tokens, joint = self._joint(x, observed)
-        return torch.where(observed, 0.0, (joint.log_softmax(-1)[..., None] + tokens).logsumexp(-2))
-
-    def _joint(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """log p(x_j | z_q) [..., Q, D], and log w_q + log p(x_R | z_q) [..., Q]."""
-        check_shapes(x, observed, self.num_tokens, self.means)
-        check_finite(x, observed)
-        tokens = _log_normal(x[..., None, :], self.means, self.log_noise)
-        return tokens, self.log_weights + torch.where(observed[..., None, :], tokens, 0.0).sum(-1)
 
 
 def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:

@@ -91,16 +91,6 @@ class Importance:
             parts.append(torch.where(masks, 0.0, answer))
         return torch.cat(parts).view(x.shape)
 
-    def joint_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_M | x_R) of all hidden tokens at once, nats per row [...], from the same draws."""
-        x, observed = checked(x, observed, self.vae)
-        parts = []
-        for rows, masks in self._blocks(x, observed):
-            tokens, log_weight = self._draw(rows, masks)
-            hidden = torch.where(masks, 0.0, tokens).sum(-1)
-            parts.append((log_weight.log_softmax(0) + hidden).logsumexp(0))
-        return torch.cat(parts).view(x.shape[:-1])
-
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...]; log p(x) where `observed` is not given."""
         return self.log_prob_and_size(x, observed)[0]

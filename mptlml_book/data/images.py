@@ -30,7 +30,7 @@ TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 class Images:
     """pixels [N, height * width], float64 in [0, 1]; labels [N]; `source` names the data; `note` warns of a default.
 
-    `size` says how many of them there are, and `digest` tells these pixels from others.
+    `size` says how many of them there are, such as "3,000 images", and `digest` tells these pixels from others.
     """
 
     pixels: Tensor
@@ -39,15 +39,8 @@ class Images:
     source: str
     note: str = ""
 
-    @property
-    def size(self) -> str:
-        """Such as "3,000 images"."""
-        return f"{len(self.pixels):,} images"
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits."""
-        return digest_of(self.pixels.numpy().tobytes())
+    size = property(lambda self: f"{len(self.pixels):,} images")
+    digest = property(lambda self: digest_of(self.pixels.numpy().tobytes()))
 
     def binary(self, threshold: float = 0.5) -> Tensor:
         """Pixels above `threshold` as 1.0, others as 0.0: float64 [N, height * width]."""

@@ -41,34 +41,21 @@ class Texts:
     source: str
     note: str = ""
 
-    @property
-    def size(self) -> str:
-        """Such as "1,032 texts"."""
-        return f"{len(self.texts):,} texts"
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits."""
-        return digest_of(*(text.encode() for text in self.texts))
+    size = property(lambda self: f"{len(self.texts):,} texts")
+    digest = property(lambda self: digest_of(*(text.encode() for text in self.texts)))
 
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """tokenizer: of transformers; `source` names the text that it was made for; `note` warns of a default."""
+    """tokenizer: of transformers; `source` names the text that it was made for; `digest` is of the vocabulary."""
 
     tokenizer: Any
     source: str
     note: str = ""
 
-    @property
-    def size(self) -> str:
-        """Such as "30,522 tokens"."""
-        return f"{len(self.tokenizer):,} tokens"
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits, of the vocabulary."""
-        return digest_of(*(f"{token} {id}".encode() for token, id in sorted(self.tokenizer.get_vocab().items())))
+    size = property(lambda self: f"{len(self.tokenizer):,} tokens")
+    digest = property(lambda self: digest_of(*(f"{token} {id}".encode() for token, id
+                                               in sorted(self.tokenizer.get_vocab().items()))))
 
 
 def load_glue(name: str, *, train: bool = False) -> Texts:

@@ -60,22 +60,19 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """lm: the network; `source` names it, `note` warns of a stand-in, `is_real` says whether it is AntiBERTy."""
+    """lm: the network; `source` names it, `note` warns of a stand-in, `is_real` says whether it is AntiBERTy.
+
+    `digest` is that of its name where the pin says which weights it has, else of its weights.
+    """
 
     lm: MaskedLM
     source: str
     note: str = ""
     is_real: bool = False
 
-    @property
-    def size(self) -> str:
-        """Such as "26 million weights"."""
-        return f"{self.lm.model.num_parameters() / 1e6:.2g} million weights"
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits, of its name where the pin says which weights it has, else of its weights."""
-        return digest_of((self.source if self.is_real else weights_digest(self.lm.model)).encode())
+    size = property(lambda self: f"{self.lm.model.num_parameters() / 1e6:.2g} million weights")
+    digest = property(lambda self: digest_of(
+        (self.source if self.is_real else weights_digest(self.lm.model)).encode()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +84,8 @@ class Sequences:
     source: str
     note: str = ""
 
-    @property
-    def size(self) -> str:
-        """Such as "200 to test on and 500 to train on"."""
-        return f"{len(self.tested):,} to test on and {len(self.trained):,} to train on"
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits."""
-        return digest_of(*(text.encode() for text in (*self.tested, *self.trained)))
+    size = property(lambda self: f"{len(self.tested):,} to test on and {len(self.trained):,} to train on")
+    digest = property(lambda self: digest_of(*(text.encode() for text in (*self.tested, *self.trained))))
 
 
 def spaced(sequence: str) -> str:
