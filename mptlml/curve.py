@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 from torch import Tensor
 
-from .checks import check_choice, check_sizes
+from .checks import check_choice
 
 
 @dataclass(frozen=True)
@@ -100,19 +100,6 @@ class ScoreCurve:
             return Estimate(mean, math.sqrt(row_variance), count - 1)
         parts = np.append(by_mask, row_variance)
         return Estimate(mean, math.sqrt(parts.sum()), _pooled_dof(parts, np.append(self.dof, count - 1)))
-
-    def truncated(self, size: int) -> Estimate:
-        """Sum of S(x; m) for m = 1..size, an Estimate in nats per row.
-
-        It equals log p(x) - E_R[log p(x_R)], |R| = D - size, for any model with the conditionals of one joint
-        distribution. Raises ValueError: the curve misses one of these sizes.
-        """
-        size = int(check_sizes(size, self.num_tokens))
-        if not np.array_equal(self.sizes[:size], np.arange(1, size + 1)):
-            raise ValueError(f"the sum up to size {size} needs every size 1..{size}, but the curve has {self.sizes}")
-        variance, dof = self.variance[:size], self.dof[:size]
-        return Estimate(float(self.mean[:size].sum()), math.sqrt(variance.sum()), _pooled_dof(variance, dof))
-
 
 def straight_lines(sizes: np.ndarray, num_tokens: int) -> np.ndarray:
     """What each of some sizes [S] adds to the curve at every size 1..D, [S, D], where straight lines join them.

@@ -224,7 +224,6 @@ TABLE = [
     ("an unknown kind of rows", lambda: KEPT.area(rows="all"), "'all'"),
     ("one row for a population", lambda: exact_curve(PCA, ROWS[:1]).area(rows="sample"), "at least two rows"),
     ("rows that were not kept", lambda: KEPT.area(rows="sample"), "keep_rows=True"),
-    ("a truncated sum over a gap", lambda: KEPT.truncated(3), "1..3.*1 3"),
     ("a level of 1", lambda: Estimate(0.0, 1.0).interval(1.0), "level.*got 1.0"),
     # objectives
     ("a fixed size above D", objective("fixed_size", 4), "from 4 to 4"),

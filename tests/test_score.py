@@ -10,7 +10,7 @@ import torch
 from fakes import Says, one_nat_each
 
 from mptlml import Estimate, ScoreCurve
-from mptlml.masks import all_masks, all_orders
+from mptlml.masks import all_orders
 from mptlml.models import PPCA, SecondMoment
 from mptlml.score import chain_rule, estimate_area, exact_curve, order_spread, score_curve
 
@@ -96,22 +96,6 @@ def test_sizes_are_sorted_and_counted_once_wherever_they_lie(generator, elsewher
         curve = score_curve(one_nat_each(5), x, sizes, generator=generator)
     assert curve.sizes.tolist() == [2, 5] and curve.mean.tolist() == [-1, -1]
     assert curve.weights.tolist() == pytest.approx([3, 2])
-
-
-def test_the_truncated_sum_is_a_difference_of_marginals(generator):
-    """sum_{m <= M} S(x; m) = log p(x) - E_R[log p(x_R)], |R| = D - M, for any model."""
-    model = a_model()
-    x = model.sample(3, generator=generator)
-    curve, whole = exact_curve(model, x), model.log_prob(x).mean().item()
-    for size in range(1, 6):
-        truncated = curve.truncated(size)
-        marginal = model.log_prob(x, all_masks(5, size)[:, None]).mean().item()
-        assert truncated.mean == pytest.approx(whole - marginal, abs=1e-11) and truncated.stderr == 0
-    assert curve.truncated(5) == curve.area()
-    estimated = score_curve(model, x, num_masks=50, generator=generator)
-    part = estimated.truncated(3)
-    assert part.mean == pytest.approx(estimated.mean[:3].sum())
-    assert part.stderr == pytest.approx(math.sqrt(estimated.variance[:3].sum()))
 
 
 def test_pooled_degrees_of_freedom():
