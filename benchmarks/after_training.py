@@ -1,11 +1,12 @@
 """The long run behind Chapter 14: python -m benchmarks after_training [SEEDS]
 
-Trains networks of `mptlml_book.studies.known_language` by four schemes for an eighth and for a half of Chapter 11's
-steps, with the rates of that chapter, and two controls: random weights, and training on shuffled words. Writes
-book/data/after_training.csv, one line for each network: what it is, what can be known of it before it is used, how far
-it is above the least loss in every task and domain (`mptlml_book.studies.after_training` says what each is, in nats per
-sentence), and the CPU seconds of its training and of its use. SEEDS: how many seeds, from 11 on. Networks are kept in
-_build/after_training, so that a run with more seeds trains the new ones only. A seed takes about two minutes.
+Trains networks of `mptlml_book.studies.known_language` by four schemes for an eighth and for a half of
+Chapter 11's steps, with the rates of that chapter, and two controls: random weights, and training on shuffled
+words. Writes book/data/after_training.csv, one line for each network: what it is, what can be known of it
+before it is used, how far it is above the least loss in every task and domain
+(`mptlml_book.studies.after_training` says what each is, in nats per sentence), and the CPU seconds of its
+training and of its use. SEEDS: how many seeds, from 11 on. Networks are kept in _build/after_training, so
+that a run with more seeds trains the new ones only. A seed takes about two minutes.
 """
 
 import time

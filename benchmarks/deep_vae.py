@@ -1,14 +1,14 @@
 """The long runs behind Chapter 9: python -m benchmarks deep_vae
 
-Trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line per
-network and step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal
-likelihood of the same 100 training and 100 held-out images in nats per image, the share of these images whose effective
-sample size is below 10, the CPU seconds of the training so far, and, where the long runs on DETAILED end, the estimate
-of each of the 200 images. All of it takes about forty minutes of one core.
+Trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line
+per network and step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated
+log marginal likelihood of the same 100 training and 100 held-out images in nats per image, the share of these
+images whose effective sample size is below 10, the CPU seconds of the training so far, and, where the long
+runs on DETAILED end, the estimate of each of the 200 images. All of it takes about forty minutes of one core.
 
-python -m benchmarks deep_vae annealed holds the estimate against a slower one that uses neither encoder nor peaks nor a
-proposal, for the page's networks of seed 11 on MNIST: log p(x) of eight held-out images both ways, in nats per image,
-in book/data/deep_vae_annealed.csv. That takes a few minutes.
+python -m benchmarks deep_vae annealed holds the estimate against a slower one that uses neither encoder nor
+peaks nor a proposal, for the page's networks of seed 11 on MNIST: log p(x) of eight held-out images both
+ways, in nats per image, in book/data/deep_vae_annealed.csv. That takes a few minutes.
 """
 
 import copy

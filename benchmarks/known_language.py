@@ -1,10 +1,10 @@
 """The long runs behind Chapter 11: python -m benchmarks known_language GROUP [SEEDS]
 
-Each group trains networks of `mptlml_book.studies.known_language` and writes book/data/known_language_GROUP.csv, one
-line for each network: what it is, its readings against exact values in nats per row (`read_network` says what each is),
-and the CPU seconds of its training. SEEDS: how many seeds (default: what PLAN says). Networks are kept in
-_build/known_language, so that a group with more seeds trains the new ones only. One after the other, since each needs
-the rates that the first chooses:
+Each group trains networks of `mptlml_book.studies.known_language` and writes
+book/data/known_language_GROUP.csv, one line for each network: what it is, its readings against exact values
+in nats per row (`read_network` says what each is), and the CPU seconds of its training. SEEDS: how many seeds
+(default: what PLAN says). Networks are kept in _build/known_language, so that a group with more seeds trains
+the new ones only. One after the other, since each needs the rates that the first chooses:
 
     tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                        20 minutes

@@ -1,9 +1,9 @@
 """The short runs of Chapter 8 from all of their seeds: python -m benchmarks linear_page
 
-The page itself runs the first seed of each objective. Writes book/data/linear_vae_page.csv, a line for every five
-passes of each run: the objective's mean over the five passes before, the log marginal likelihood of the training images
-on the run's quick grid, and in the last line that of training and held-out images by the rule that scores all runs;
-nats per image. It takes about two minutes.
+The page itself runs the first seed of each objective. Writes book/data/linear_vae_page.csv, a line for every
+five passes of each run: the objective's mean over the five passes before, the log marginal likelihood of the
+training images on the run's quick grid, and in the last line that of training and held-out images by the rule
+that scores all runs; nats per image. It takes about two minutes.
 """
 
 import numpy as np

@@ -1,13 +1,14 @@
 """The long runs behind Chapter 8: python -m benchmarks linear_runs
 
-Trains the linear VAE by each objective of `mptlml_book.studies.linear_vae` for 1,000 passes over the training rows, on
-a finer grid than the page has time for, and writes book/data/linear_vae.csv, one line per run: the objective's mean
-over the first 20 steps, the log marginal likelihood of training and held-out images at the end in nats per image, the
-15% objective there (of the same masks for all runs of one seed), and the CPU seconds of the run. "optimum" continues
-the exact run by L-BFGS; "... from optimum" starts there, with small steps on a still finer grid; "scripts" train as the
-authors' public scripts do. One more line, of the first seed alone, stands at the optimum: "optimum, diagonal" has, in
-place of the log marginal likelihood, the ELBO of the best diagonal Gaussian posterior of each image, the plane of z
-turned so that this costs least. It takes some two hours of one core.
+Trains the linear VAE by each objective of `mptlml_book.studies.linear_vae` for 1,000 passes over the training
+rows, on a finer grid than the page has time for, and writes book/data/linear_vae.csv, one line per run: the
+objective's mean over the first 20 steps, the log marginal likelihood of training and held-out images at the
+end in nats per image, the 15% objective there (of the same masks for all runs of one seed), and the CPU
+seconds of the run. "optimum" continues the exact run by L-BFGS; "... from optimum" starts there, with small
+steps on a still finer grid; "scripts" train as the authors' public scripts do. One more line, of the first
+seed alone, stands at the optimum: "optimum, diagonal" has, in place of the log marginal likelihood, the ELBO
+of the best diagonal Gaussian posterior of each image, the plane of z turned so that this costs least. It
+takes some two hours of one core.
 """
 
 import sys

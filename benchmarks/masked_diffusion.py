@@ -1,9 +1,10 @@
 """The long run behind Chapter 12: python -m benchmarks masked_diffusion [SEEDS]
 
-Reads and lets write two of Chapter 11's networks for each seed, those trained with uniform sizes and at a fixed 15%,
-and writes book/data/masked_diffusion_orders.csv: several lines for each network, each a reading with its standard error
-over texts, in nats per text. SEEDS: how many seeds (default: 10). Networks are those of `known_language schemes`, from
-_build/known_language where they have been trained. About 15 minutes in all, the training included.
+Reads and lets write two of Chapter 11's networks for each seed, those trained with uniform sizes and at a
+fixed 15%, and writes book/data/masked_diffusion_orders.csv: several lines for each network, each a reading
+with its standard error over texts, in nats per text. SEEDS: how many seeds (default: 10). Networks are those
+of `known_language schemes`, from _build/known_language where they have been trained. About 15 minutes in all,
+the training included.
 
     strata, chain rule  noise of an area from D passes: strata of sizes, and one random order (over texts, root mean
                         square)

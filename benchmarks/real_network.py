@@ -7,22 +7,22 @@ repair: trains AntiBERTy further on germline genes of other species, by each sch
 book/data/real_network_repair.csv, one line for each run, stage and gene: its score at each masking rate, nats per token
 (the first, 1%, is the mean over several masks of one residue each), and the objective of the batch that follows.
 
-rates: writes book/data/real_network_rates.csv, the same for one run of each scheme at each learning rate, scored on
-other human genes. longer: writes book/data/real_network_longer.csv, the same as repair for twice as many steps, each
-scheme at the rate after which the area on those other genes is the largest. control: writes
-book/data/real_network_control.csv, the same for a fixed 15% at the rate that repair has, for so many steps that it
-predicts as many residues as uniform sizes do there.
+rates: writes book/data/real_network_rates.csv, the same for one run of each scheme at each learning rate,
+scored on other human genes. longer: writes book/data/real_network_longer.csv, the same as repair for twice as
+many steps, each scheme at the rate after which the area on those other genes is the largest. control: writes
+book/data/real_network_control.csv, the same for a fixed 15% at the rate that repair has, for so many steps
+that it predicts as many residues as uniform sizes do there.
 
-scores: writes book/data/real_network_scores.csv, one line for each of some genes, chains and mutants, in nats per
-sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along
-random orders, and the curve under each mask. Sequences of one length have their masks in common.
+scores: writes book/data/real_network_scores.csv, one line for each of some genes, chains and mutants, in nats
+per sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the
+sums along random orders, and the curve under each mask. Sequences of one length have their masks in common.
 
 after: writes book/data/real_network_after.csv, one line for each seed of repair's uniform sizes and each of those genes
 and chains: after training, left to right, and for a chain area, pseudo-log-likelihood and the score with all hidden.
 
-guesses: writes book/data/real_network_guesses.csv, one line for each hidden residue of one gene, at several mask sizes,
-before and after the first run of repair: the residues that the network finds most probable there, their
-probabilities, and the log-probability of the true one.
+guesses: writes book/data/real_network_guesses.csv, one line for each hidden residue of one gene, at several
+mask sizes, before and after the first run of repair: the residues that the network finds most probable there,
+their probabilities, and the log-probability of the true one.
 
 Together they take some two hours of one core.
 """

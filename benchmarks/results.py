@@ -20,8 +20,8 @@ repeated: list[str] = []  # in `python -m benchmarks repeat`, the week: one unit
 
 
 def write_results(name, command, fields, run, units, read=()):
-    """Writes book/data/NAME.csv: the lines of `run(*unit)` for each of the units, below the machine, what the runs
-    `read` (data with their source, size and digest) and the fields.
+    """Writes book/data/NAME.csv: the lines of `run(*unit)` for each of the units, below the machine, what the
+    runs `read` (data with their source, size and digest) and the fields.
 
     The lines of finished units stand in NAME.part until all are there, so a run that was killed goes on with the next
     one. Torch works on one thread. Exits with a message where NAME.part is of another command, machine or version.

@@ -3,9 +3,10 @@
 One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve m -> S(x; m), and the
 area under it is the log marginal likelihood (Moreno-Munoz, Recasens & Hauberg 2023, Proposition 1).
 
-The package itself holds what works on any such model: masks, the curve and its area, objectives, the training loop,
-the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`, masked language
-models of others in `mptlml.text`. `import mptlml` needs torch, numpy, scipy and tqdm, and loads neither subpackage.
+The package itself holds what works on any such model: masks, the curve and its area, objectives, the training
+loop, the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`,
+masked language models of others in `mptlml.text`. `import mptlml` needs torch, numpy, scipy and tqdm, and
+loads neither subpackage.
 """
 
 from . import objectives

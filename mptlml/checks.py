@@ -15,8 +15,8 @@ Sizes = Tensor | np.ndarray | Sequence[int] | int  # mask sizes, as a caller may
 def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None) -> None:
     """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
 
-    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is not like the
-    parameters, observed is not a bool tensor, a last axis differs from D, or the two do not broadcast.
+    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is not like
+    the parameters, observed is not a bool tensor, a last axis differs from D, or the two do not broadcast.
     """
     if parameters is not None and (x.dtype, x.device) != (parameters.dtype, parameters.device):
         raise ValueError(f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "

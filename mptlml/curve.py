@@ -34,8 +34,9 @@ class Estimate:
 
 
 class RowEstimates(NamedTuple):
-    """An estimate for each of N rows [N]: mean and standard error in nats, the degrees of freedom behind that error,
-    and the forward passes that it took."""
+    """An estimate for each of N rows [N]: mean and standard error in nats, the degrees of freedom behind that
+    error, and the forward passes that it took.
+    """
 
     mean: Tensor
     stderr: Tensor
@@ -47,10 +48,11 @@ class RowEstimates(NamedTuple):
 class ScoreCurve:
     """S(x; m) at some mask sizes, averaged over masks and rows.
 
-    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with the rows held fixed
-    (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each variance; rows [S, N]: the score of
-    each row, or None where the model answered for the mean of all rows at once; shared: whether all rows had the same
-    masks. A curve equals only itself; to compare two curves, compare their arrays.
+    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with the rows
+    held fixed (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each variance; rows [S,
+    N]: the score of each row, or None where the model answered for the mean of all rows at once; shared:
+    whether all rows had the same masks. A curve equals only itself; to compare two curves, compare their
+    arrays.
     """
 
     num_tokens: int
@@ -70,8 +72,8 @@ class ScoreCurve:
     def weights(self) -> np.ndarray:
         """How often each size counts in the area [S]: ones for sizes 1..D.
 
-        For a subset, the score of a missing size is read off the straight line between its neighbours; beyond the ends
-        it is that of the nearest size.
+        For a subset, the score of a missing size is read off the straight line between its neighbours; beyond
+        the ends it is that of the nearest size.
         """
         return straight_lines(self.sizes, self.num_tokens).sum(1)
 
@@ -79,11 +81,11 @@ class ScoreCurve:
         """The area under the curve, an Estimate of the log marginal likelihood in nats per row (Eq. 5).
 
         rows="fixed": the truth is the mean LML of these rows; only the draw of the masks is noise.
-        rows="sample": the truth is the expected LML of the population from which the rows were drawn; the draws of rows
-        and of masks are noise. Where the rows share their masks, the interval is slightly too wide, because the
-        interaction of rows and masks is counted in both variances.
-        Neither error covers the missing sizes that are read off straight lines. Raises ValueError: another word for
-        rows, or "sample" with fewer than two rows or without their scores (`score_curve(..., keep_rows=True)`).
+        rows="sample": the truth is the expected LML of the population from which the rows were drawn; the
+        draws of rows and of masks are noise. Where the rows share their masks, the interval is slightly too
+        wide, because the interaction of rows and masks is counted in both variances. Neither error covers the
+        missing sizes that are read off straight lines. Raises ValueError: another word for rows, or "sample"
+        with fewer than two rows or without their scores (`score_curve(..., keep_rows=True)`).
         """
         check_choice(rows, ("fixed", "sample"), "rows")
         w = self.weights

@@ -36,8 +36,8 @@ def all_masks(num_tokens: int, size: int) -> Tensor:
 def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator) -> Tensor:
     """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D], on the generator's device.
 
-    sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own.
-    lengths [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D, or above the
+    sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own. lengths
+    [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D, or above the
     length of its row.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
@@ -65,8 +65,8 @@ def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = ()
     """Mask sizes spread over 1..D: one from each of `num_strata` parts of equal width: int64 [num_strata, *shape].
 
     Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., with u uniform on [0, 1): each size is drawn
-    num_strata / D times on average, so the mean of D S(m) over the strata is an unbiased estimate of the area.
-    Raises ValueError: num_tokens or num_strata below 1.
+    num_strata / D times on average, so the mean of D S(m) over the strata is an unbiased estimate of the
+    area. Raises ValueError: num_tokens or num_strata below 1.
     """
     check_count(num_tokens, "num_tokens")
     shape = (check_count(num_strata, "num_strata"), *shape)
@@ -96,8 +96,8 @@ def all_orders(num_tokens: int) -> Tensor:
 def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
-    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, on which the chain rule conditions
-    token M(t) (Eq. 2 of the paper).
+    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, on which the chain rule
+    conditions token M(t) (Eq. 2 of the paper).
     """
     num_tokens = orders.shape[-1]
     rank = orders.argsort(-1)  # [..., D]: where each token stands in the order

@@ -23,10 +23,11 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
           start: Tensor, *, num_steps: int, tolerance: float, slack: float = 0.0) -> Tensor:
     """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
-    slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite matrix in
-    its place. Each step is their quotient, halved until the height rises; if HALVINGS do not suffice, it is not taken.
-    Ends after `num_steps`, or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype:
-    shorter steps are noise). A height that is lower by no more than `slack` of its roundings counts as equal.
+    slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite
+    matrix in its place. Each step is their quotient, halved until the height rises; if HALVINGS do not
+    suffice, it is not taken. Ends after `num_steps`, or once no row's step is longer than `tolerance` (at
+    least 100 roundings of the dtype: shorter steps are noise). A height that is lower by no more than `slack`
+    of its roundings counts as equal.
     """
     z, rounding = start, torch.finfo(start.dtype).eps
     for _ in range(num_steps):

@@ -1,9 +1,10 @@
 """What is maximised: each objective takes a model and rows and returns a scalar in nats per row, to be maximised.
 
-All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by the rows
-unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)` (the cheaper way
-to train on the same rows many times; masks are then shared). Masks are drawn where the generator lives and scored where
-the data lie. All raise ValueError: sizes, rates or numbers of masks out of range, rows that do not fit the model.
+All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by
+the rows unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)` (the
+cheaper way to train on the same rows many times; masks are then shared). Masks are drawn where the generator
+lives and scored where the data lie. All raise ValueError: sizes, rates or numbers of masks out of range, rows
+that do not fit the model.
 """
 
 import torch
@@ -35,9 +36,9 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
                     generator: Generator) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: the same mean as `uniform_size`, less noise.
 
-    Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform on [0, 1);
-    with N a multiple of D, every size is met equally often. lengths [N]: rows of D_i <= D tokens, filled up to D with
-    whatever the model takes for no token; what is filled in is neither masked nor scored.
+    Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform
+    on [0, 1); with N a multiple of D, every size is met equally often. lengths [N]: rows of D_i <= D tokens,
+    filled up to D with whatever the model takes for no token; what is filled in is neither masked nor scored.
     """
     num_rows, fixed_length = _num_rows(data), lengths is None
     lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
@@ -52,8 +53,8 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
 def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `size` chosen tokens as BERT is trained: 80% masked, 10% another word, 10% left as is.
 
-    The model must also answer for tokens that it sees (`vocabulary_log_prob`), since it is not told which of them are
-    to be predicted. Each row of `data` [N, D] draws its own tokens.
+    The model must also answer for tokens that it sees (`vocabulary_log_prob`), since it is not told which of
+    them are to be predicted. Each row of `data` [N, D] draws its own tokens.
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
@@ -75,9 +76,10 @@ def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = 
                    share_masks: bool = False, lengths: Tensor | None = None, generator: Generator) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
-    rate=None draws t ~ U(0, 1) for each row and mask: the loss of masked diffusion language models, whose mean is the
-    LML, because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. One t for all rows (share_masks=True) is as
-    noisy as one row. A fixed `rate` is BERT's practice. lengths as in `stratified_size`; not with share_masks.
+    rate=None draws t ~ U(0, 1) for each row and mask: the loss of masked diffusion language models, whose
+    mean is the LML, because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. One t for all rows
+    (share_masks=True) is as noisy as one row. A fixed `rate` is BERT's practice. lengths as in
+    `stratified_size`; not with share_masks.
     """
     if lengths is not None and share_masks:
         raise ValueError("rows of different lengths need masks of their own: share_masks=False")

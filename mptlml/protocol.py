@@ -1,9 +1,9 @@
 """The protocol of models: what each must answer, what it may answer in addition, and helpers for the answers.
 
-A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong to one
-joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...], where `observed` is
-not given of the whole row. The methods of `PointModel` and `MeanModel` make work faster and
-change no result; only the functions below look for them.
+A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong
+to one joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...],
+where `observed` is not given of the whole row. The methods of `PointModel` and `MeanModel` make work faster
+and change no result; only the functions below look for them.
 """
 
 import math

@@ -25,9 +25,9 @@ MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tensor | None = None) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask. Differentiable.
 
-    data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each row its own.
-    over: what each sum is divided by in place of m, [P] or [P, N] as the masks. Raises ValueError: rows or masks out of
-    range; where m divides, a mask that masks nothing among them.
+    data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each
+    row its own. over: what each sum is divided by in place of m, [P] or [P, N] as the masks. Raises
+    ValueError: rows or masks out of range; where m divides, a mask that masks nothing among them.
     """
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
@@ -47,13 +47,12 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
                 generator: Generator) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: all of 1..D), P = `num_masks` masks per size.
 
-    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its own, which
-    ones depends on max_elements too.
-    keep_rows: keep each row's own score, for `area(rows="sample")`; always kept where rows have masks of their own.
-    Masks are fresh for every size, so the errors at two sizes are independent. With P = 1 the curve is unbiased but
-    has no standard error (NaN) for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is
-    asked for at once; it bounds the memory. Raises ValueError: rows, sizes or counts out of range, NaN
-    among the answers.
+    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
+    own, which ones depends on max_elements too. keep_rows: keep each row's own score, for
+    `area(rows="sample")`; always kept where rows have masks of their own. Masks are fresh for every size, so
+    the errors at two sizes are independent. With P = 1 the curve is unbiased but has no standard error (NaN)
+    for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is asked for at once; it
+    bounds the memory. Raises ValueError: rows, sizes or counts out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
@@ -103,16 +102,18 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
                   by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, so that the
-    pairs give the error, which has about num_passes / 2 degrees of freedom. By orders: the chain rule along
-    num_passes // D random orders; the error has one degree of freedom fewer than there are orders. Orders have no noise
-    where the conditionals belong to one joint distribution. A network's orders disagree, and which of the two is less
-    noisy depends on the network: compare the errors of both on a few rows first, at equal passes (Chapter 12).
+    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, so
+    that the pairs give the error, which has about num_passes / 2 degrees of freedom. By orders: the chain
+    rule along num_passes // D random orders; the error has one degree of freedom fewer than there are orders.
+    Orders have no noise where the conditionals belong to one joint distribution. A network's orders disagree,
+    and which of the two is less noisy depends on the network: compare the errors of both on a few rows first,
+    at equal passes (Chapter 12).
 
-    error: stop at this standard error, nats; num_passes is then the most. Passes go to the sizes where the noise is
-    (`allocation`); rows of up to six tokens are asked under all masks. A row that needs more has a larger error.
-    max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd number of them; by
-    orders, fewer than 2 D; with an error, fewer than its pilot takes; an error that is not above 0; rows out of range.
+    error: stop at this standard error, nats; num_passes is then the most. Passes go to the sizes where the
+    noise is (`allocation`); rows of up to six tokens are asked under all masks. A row that needs more has a
+    larger error. max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd
+    number of them; by orders, fewer than 2 D; with an error, fewer than its pilot takes; an error that is not
+    above 0; rows out of range.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
@@ -178,9 +179,9 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:
     """The terms of Eq. 2 along orders [Q, D]: log p(x_{M(t)} | x_{M(t+1:D)}), nats [Q, N, t] for rows x [N, D].
 
-    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one joint
-    distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range,
-    NaN among the answers.
+    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one
+    joint distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range, NaN
+    among the answers.
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
@@ -200,8 +201,8 @@ def _chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
 def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
     """Standard deviation of the chain rule's sum over random orders, nats per row [N].
 
-    Zero, to rounding, for conditionals of one joint distribution; above zero it measures how far they disagree.
-    Raises ValueError: num_orders below 2.
+    Zero, to rounding, for conditionals of one joint distribution; above zero it measures how far they
+    disagree. Raises ValueError: num_orders below 2.
     """
     check_count(num_orders, "num_orders", at_least=2)
     orders = random_orders(model.num_tokens, num_orders, generator=generator)
@@ -211,8 +212,8 @@ def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generat
 def order_gap(log_probs: Tensor) -> Tensor:
     """log of the mixture over orders minus the mean over orders, nats per row [...], for chain-rule sums [Q, ...].
 
-    At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area bounds
-    the log-likelihood of the mixture over orders from below.
+    At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area
+    bounds the log-likelihood of the mixture over orders from below.
     """
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
 

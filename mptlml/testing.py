@@ -38,10 +38,10 @@ def law(*needs: str) -> Callable[[Callable[["Case"], None]], Callable[["Case"], 
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: the values of a token; None for a real number. words: rows are int64 ids, not floating numbers. coherent:
-    whether the answers belong to one joint distribution (None: they do if there is a log_prob). without: {law: why the
-    model does not obey it}. tolerance: the error that rounding explains, in nats. A model that draws at random must
-    draw the same numbers after every `build`.
+    values: the values of a token; None for a real number. words: rows are int64 ids, not floating numbers.
+    coherent: whether the answers belong to one joint distribution (None: they do if there is a log_prob).
+    without: {law: why the model does not obey it}. tolerance: the error that rounding explains, in nats. A
+    model that draws at random must draw the same numbers after every `build`.
     """
 
     build: Callable[..., Any]
@@ -104,8 +104,8 @@ class Case:
 def check_model(model: Any, **options: Any) -> dict[str, str]:
     """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: outcome}.
 
-    An outcome is "obeyed", or the reason why the law does not concern the model. Raises AssertionError: it names all
-    laws that are broken.
+    An outcome is "obeyed", or the reason why the law does not concern the model. Raises AssertionError: it
+    names all laws that are broken.
     """
     case = replace(model, **options) if isinstance(model, Case) else Case(lambda: model, model.num_tokens, **options)
     found, broken = {}, []

@@ -28,12 +28,12 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
         name: str = "fit") -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
-    objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called without
-    gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay_steps: the learning rate
-    falls along a half cosine, to reach zero after so many steps, of which this run may be the beginning.
-    warm_up: warm up linearly over the first `warm_up` steps. Shows a progress bar in a terminal. Raises ValueError:
-    counts below 1 (warm_up: below 0), more steps than the decay has, a learning rate that is not positive, nothing to
-    train; FloatingPointError when the objective stops being finite.
+    objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called
+    without gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay_steps: the
+    learning rate falls along a half cosine, to reach zero after so many steps, of which this run may be the
+    beginning. warm_up: warm up linearly over the first `warm_up` steps. Shows a progress bar in a terminal.
+    Raises ValueError: counts below 1 (warm_up: below 0), more steps than the decay has, a learning rate that
+    is not positive, nothing to train; FloatingPointError when the objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")

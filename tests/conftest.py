@@ -1,5 +1,6 @@
-"""What every test here shares: one thread (the tensors are small), the book's tools on the path, a seeded generator, a
-device that is not there, and a watch on global state."""
+"""What every test here shares: one thread (the tensors are small), the book's tools on the path, a seeded
+generator, a device that is not there, and a watch on global state.
+"""
 
 import os
 import random
@@ -22,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "book" / "_ext"))
 class Elsewhere(TorchFunctionMode):
     """A second device for as long as the block lasts, without a GPU: `away(x)` moves x there, and x.device says so.
 
-    It computes as the CPU does, but refuses what a GPU refuses: tensors of two devices in one operation, a generator
-    of another device than that of its draw, and a way to numpy that does not pass the CPU.
+    It computes as the CPU does, but refuses what a GPU refuses: tensors of two devices in one operation, a
+    generator of another device than that of its draw, and a way to numpy that does not pass the CPU.
     """
 
     DEVICE = torch.device("meta")

@@ -2,9 +2,9 @@
 
     python tests/hub.py [chapter ...]
 
-executes the chapters (all by default) as `make execute` does, in a copy of the book, as on a machine that has a
-connection and no data yet: whole sets of other texts and images, in the sizes of GLUE's and MNIST's, and random weights
-of BERT's size.
+executes the chapters (all by default) as `make execute` does, in a copy of the book, as on a machine that has
+a connection and no data yet: whole sets of other texts and images, in the sizes of GLUE's and MNIST's, and
+random weights of BERT's size.
 """
 
 import gzip

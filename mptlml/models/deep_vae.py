@@ -1,10 +1,10 @@
 """A deep variational autoencoder with a Gaussian likelihood, and ways to ask it for p(x_j | x_R).
 
-x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are independent,
-so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no closed form.
-`Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F), `importance.Importance` by
-weighted draws. These two are models. They raise ValueError for shapes or a dtype that do not fit and for NaN or
-infinity at observed tokens. `DeepVAE` itself is a network.
+x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are
+independent, so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no
+closed form. `Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F),
+`importance.Importance` by weighted draws. These two are models. They raise ValueError for shapes or a dtype
+that do not fit and for NaN or infinity at observed tokens. `DeepVAE` itself is a network.
 """
 
 import copy
@@ -27,8 +27,8 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, on its device. Raises ValueError: counts below 1, an activation other than
-    "relu" or "tanh".
+    The weights are drawn from `generator`, on its device. Raises ValueError: counts below 1, an activation
+    other than "relu" or "tanh".
     """
 
     def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
@@ -111,10 +111,11 @@ class DeepVAE(nn.Module):
     def condensed(self, x: Tensor) -> tuple["DeepVAE", Tensor, Tensor]:
         """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
 
-        Rotating the axes of the tokens does not change noise of equal variance. The decoder's last layer reaches H of
-        the D directions; along the others x is noise whatever z is, and their log density is `rest`, nats per row. This
-        works for whole rows only, since a rotated axis is no longer a token, and only the decoder of the new network
-        can be used. Where D <= H nothing changes, and the rest is 0. No gradients.
+        Rotating the axes of the tokens does not change noise of equal variance. The decoder's last layer
+        reaches H of the D directions; along the others x is noise whatever z is, and their log density is
+        `rest`, nats per row. This works for whole rows only, since a rotated axis is no longer a token, and
+        only the decoder of the new network can be used. Where D <= H nothing changes, and the rest is 0. No
+        gradients.
         """
         last = cast(nn.Linear, self.decoder[-1])
         if self.num_tokens <= last.in_features:
@@ -135,11 +136,11 @@ class DeepVAE(nn.Module):
 class Recursive:
     """p(x_j | x_R) by encoding and decoding in turn, T = `num_passes` times; each time the visible tokens are put back.
 
-    The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else take its
-    mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is Gibbs sampling; else
-    they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the tokens of a mask is also the
-    joint log p(x_M | z_T). Gradients flow through the last pass only, as if earlier passes filled in data; with
-    through=True they flow through all passes.
+    The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else
+    take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is
+    Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the
+    tokens of a mask is also the joint log p(x_M | z_T). Gradients flow through the last pass only, as if
+    earlier passes filled in data; with through=True they flow through all passes.
     """
 
     vae: DeepVAE

@@ -17,9 +17,10 @@ from ..protocol import all_observed, at_masked
 class HiddenMarkovModel:
     """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0, 1, ..., V - 1, int64.
 
-    Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device. Raises
-    ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens below 1. The
-    methods that take x [..., D] and observed [..., D] raise it for shapes that do not fit and for tokens not in 0..V-1.
+    Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device.
+    Raises ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens
+    below 1. The methods that take x [..., D] and observed [..., D] raise it for shapes that do not fit and
+    for tokens not in 0..V-1.
     """
 
     def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:

@@ -1,8 +1,8 @@
 """A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable.
 
-`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is first placed on the
-highest peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo, Cappé et al. 2004). That
-proposal has one peak per row, so it cannot reveal a peak that the search missed.
+`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is first
+placed on the highest peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo,
+Cappé et al. 2004). That proposal has one peak per row, so it cannot reveal a peak that the search missed.
 """
 
 import math
@@ -56,12 +56,12 @@ class Importance:
     """p(x_j | x_R) and p(x_R) by S = `num_samples` draws of z, each weighted by p(x_R, z) / proposal(z).
 
     proposal "encoder": the encoder's answer to the visible tokens, with `fill` at the hidden ones; cheap and
-    differentiable, but as poor as the encoder. "mode": Student's t around the highest peak of p(z | x_R) that a search
-    finds, with mean and covariance fitted in `rounds` rounds; the S draws of the estimate are fresh. Both proposals are
-    consistent: estimates are right as S grows; before that, log p(x_R) is too low on average. own_encoder: in
-    training, the encoder follows the gradient of the ELBO of the visible tokens instead of that of the answers; the
-    answers themselves do not change. Raises ValueError: a count that is too small, another proposal; x or observed that
-    do not fit, NaN or infinity at an observed token.
+    differentiable, but as poor as the encoder. "mode": Student's t around the highest peak of p(z | x_R) that
+    a search finds, with mean and covariance fitted in `rounds` rounds; the S draws of the estimate are fresh.
+    Both proposals are consistent: estimates are right as S grows; before that, log p(x_R) is too low on
+    average. own_encoder: in training, the encoder follows the gradient of the ELBO of the visible tokens
+    instead of that of the answers; the answers themselves do not change. Raises ValueError: a count that is
+    too small, another proposal; x or observed that do not fit, NaN or infinity at an observed token.
     """
 
     vae: DeepVAE

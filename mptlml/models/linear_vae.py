@@ -1,10 +1,10 @@
 """A linear Bernoulli variational autoencoder, with its latent variable integrated out by quadrature.
 
-p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta - sum_j
-softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes z_q. With nodes z_q
-and weights w_q that sum to one the model is a finite mixture of products: given the observed tokens R, node q has the
-share r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong
-to one joint distribution, whatever the rule.
+p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta -
+sum_j softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes
+z_q. With nodes z_q and weights w_q that sum to one the model is a finite mixture of products: given the
+observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q
+sigmoid(eta_qj). These conditionals belong to one joint distribution, whatever the rule.
 """
 
 import torch
@@ -72,8 +72,8 @@ class LinearVAE:
              tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
         """The peak of p(z | x_R) and a root L of its covariance there, [..., K] and [..., K, K].
 
-        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak. Newton's steps find
-        it, from the posterior mean under the rule, and end when none is longer than `tolerance`.
+        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak. Newton's
+        steps find it, from the posterior mean under the rule, and end when none is longer than `tolerance`.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)

@@ -34,11 +34,11 @@ class BernoulliMixture:
             generator: Generator) -> tuple["BernoulliMixture", list[float]]:
         """Expectation maximisation from random rows of x [N, D]: (model, log-likelihood at each step, nats per row).
 
-        Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0 and 1. With
-        smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a step gains less than
-        `tolerance` nats per row. start: a model with `num_components` components to begin from, in place of random
-        rows. Raises ValueError: rows that are not binary, more components than rows, a start of another size, counts
-        below 1, negative smoothing.
+        Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0
+        and 1. With smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a
+        step gains less than `tolerance` nats per row. start: a model with `num_components` components to
+        begin from, in place of random rows. Raises ValueError: rows that are not binary, more components than
+        rows, a start of another size, counts below 1, negative smoothing.
         """
         check_count(num_components, "num_components")
         check_count(num_steps, "num_steps")

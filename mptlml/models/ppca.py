@@ -1,13 +1,13 @@
 """Probabilistic PCA: every answer in closed form, through the K x K posterior of the latent variable.
 
-x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq. 6).
-Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), the latent variable has the posterior mean
-A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
+x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq.
+6). Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), the latent variable has the posterior
+mean A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
 
     m_j = mu_j + w_j^T A^-1 W_R^T (x_R - mu_R),      v_j = sigma^2 (1 + w_j^T A^-1 w_j).
 
-By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur complement. No D x D matrix is ever
-inverted.
+By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur complement. No D x D matrix is
+ever inverted.
 """
 
 import math
@@ -29,8 +29,8 @@ ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row
 class SecondMoment:
     """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
 
-    The covariance is stored as root^T root with root [r, D], or as a matrix [D, D], whichever is cheaper to multiply
-    with. All in float64: a covariance in float32 has lost the small variances beside the large ones.
+    The covariance is stored as root^T root with root [r, D], or as a matrix [D, D], whichever is cheaper to
+    multiply with. All in float64: a covariance in float32 has lost the small variances beside the large ones.
     """
 
     mean: Tensor
@@ -100,10 +100,11 @@ class SecondMoment:
 class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
-    Parameters may require gradients; results follow their dtype and device, and are computed in float64, because they
-    are differences of large numbers where the noise is small. Raises ValueError: shapes that do not fit, K > D, a noise
-    variance that is not positive, NaN. The methods that take x [..., D] and observed [..., D] raise it for shapes or a
-    dtype that do not fit, NaN at an observed token, and a covariance lost to rounding.
+    Parameters may require gradients; results follow their dtype and device, and are computed in float64,
+    because they are differences of large numbers where the noise is small. Raises ValueError: shapes that do
+    not fit, K > D, a noise variance that is not positive, NaN. The methods that take x [..., D] and observed
+    [..., D] raise it for shapes or a dtype that do not fit, NaN at an observed token, and a covariance lost
+    to rounding.
     """
 
     def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
@@ -128,11 +129,11 @@ class PPCA:
             mean: Tensor | None = None) -> "PPCA":
         """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
-        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N. sigma^2 is
-        `noise_variance` where that is given (eigenvalues below it count as sigma^2), else the mean of the other D - K
-        eigenvalues. mean [D]: the known mean; without it the mean is fitted too. Raises ValueError: K not in 1..D, or
-        K = D with the noise to be fitted, rows that K dimensions explain fully, a noise variance or mean that the model
-        would refuse.
+        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N.
+        sigma^2 is `noise_variance` where that is given (eigenvalues below it count as sigma^2), else the mean
+        of the other D - K eigenvalues. mean [D]: the known mean; without it the mean is fitted too. Raises
+        ValueError: K not in 1..D, or K = D with the noise to be fitted, rows that K dimensions explain fully,
+        a noise variance or mean that the model would refuse.
         """
         if not isinstance(data, SecondMoment):
             check_rows(data, data.shape[-1])
@@ -211,9 +212,9 @@ class PPCA:
     def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share.
 
-        data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation. The mean
-        of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask does not grow with N,
-        but where the noise is so small that this form would lose digits.
+        data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation.
+        The mean of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask
+        does not grow with N, but where the noise is so small that this form would lose digits.
         """
         data = self._summary(data)
         check_shapes(data.mean, observed, self.num_tokens, self._weight)
@@ -265,9 +266,9 @@ class PPCA:
     def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """R, Q^T (x_R - mu_R) and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R) for [W_R; sigma I] = Q R, R^T R = A.
 
-        For where `_root` loses digits. The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2 |z|^2) /
-        sigma^2 over z, which a projection onto the columns of Q leaves; it lies at the posterior mean of z, where
-        R z = Q^T (x_R - mu_R). Twice to a hundred times as slow.
+        For where `_root` loses digits. The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2
+        |z|^2) / sigma^2 over z, which a projection onto the columns of Q leaves; it lies at the posterior
+        mean of z, where R z = Q^T (x_R - mu_R). Twice to a hundred times as slow.
         """
         if seen.ndim == observed.ndim > 1 and len(observed) > 1 and observed.numel() * self.num_latents > BLOCK:
             halves = [self._by_least_squares(*half) for half in zip(seen.chunk(2), observed.chunk(2), strict=True)]

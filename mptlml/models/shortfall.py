@@ -13,9 +13,10 @@ BLOCK = 2048  # rows per call
 class Shortfall:
     """Minus KL(truth || model) at each masked token, as a model: `score_curve` averages it for each size.
 
-    If rows are drawn from the truth p, this number is the mean of log q(x_j | x_R) - log p(x_j | x_R) given x_R, where
-    q is the model. So the area of its curve has the same mean as the model's area minus the truth's, without the noise
-    of the token itself. Both must answer `vocabulary_log_prob`. Raises ValueError: they differ in tokens or vocabulary.
+    If rows are drawn from the truth p, this number is the mean of log q(x_j | x_R) - log p(x_j | x_R) given
+    x_R, where q is the model. So the area of its curve has the same mean as the model's area minus the
+    truth's, without the noise of the token itself. Both must answer `vocabulary_log_prob`. Raises ValueError:
+    they differ in tokens or vocabulary.
     """
 
     def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:

@@ -1,7 +1,7 @@
 """A small masked language model: a pre-norm transformer encoder that knows the distances of tokens, not their places.
 
-It answers log p(x_j | x_R) in one forward pass, each masked token on its own, so it meets the protocol of every model
-here. Nothing makes its answers the conditionals of one joint distribution.
+It answers log p(x_j | x_R) in one forward pass, each masked token on its own, so it meets the protocol of
+every model here. Nothing makes its answers the conditionals of one joint distribution.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Images: MNIST and Fashion-MNIST by torchvision or, where they are not at hand, scikit-learn's digits.
 
-If the environment variable MPTLML_DATA names a folder (a torchvision root), the files are read there and nowhere else.
-Otherwise they come from the reader's cache, or from the network after one short probe. Without any of these the digits
-stand in, and `note` says so.
+If the environment variable MPTLML_DATA names a folder (a torchvision root), the files are read there and
+nowhere else. Otherwise they come from the reader's cache, or from the network after one short probe. Without
+any of these the digits stand in, and `note` says so.
 """
 
 import http.client
@@ -76,8 +76,8 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
 def train_and_held_out(name: str) -> tuple[Images, Images]:
     """(training Images, held-out Images): 2,000 as in Fig. 3, and 500 of the test images.
 
-    The digits, also where they stand in, have no test set: all are loaded, and every fourth one is held out. Raises
-    ValueError: as `load_images`.
+    The digits, also where they stand in, have no test set: all are loaded, and every fourth one is held out.
+    Raises ValueError: as `load_images`.
     """
     found = load_images(name, None if name == "digits" else 2000)
     if found.side != 8:

@@ -118,9 +118,9 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
 def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
     """What `load(local)` returns: from the Hugging Face cache (local=True) or else, with a connection, from the hub.
 
-    None where neither has it whole, whatever `load` raises, or after MOST_SECONDS; a hub that failed once is not asked
-    again. If `name` is a
-    folder, that alone is read, and what `load` raises is raised. Nothing is printed on a page meanwhile.
+    None where neither has it whole, whatever `load` raises, or after MOST_SECONDS; a hub that failed once is
+    not asked again. If `name` is a folder, that alone is read, and what `load` raises is raised. Nothing is
+    printed on a page meanwhile.
     """
     with needs("book"):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401

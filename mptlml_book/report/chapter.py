@@ -32,8 +32,8 @@ def start(chapter: str) -> None:
 def data_used(data: Any) -> None:
     """Name the images or texts that this chapter reads, once; their note says what a stand-in replaces.
 
-    Where the bands of the chapter were set for others, claims say so from now on. Raises FileNotFoundError: a stand-in,
-    where the environment variable MPTLML_REQUIRE_DATA is set.
+    Where the bands of the chapter were set for others, claims say so from now on. Raises FileNotFoundError: a
+    stand-in, where the environment variable MPTLML_REQUIRE_DATA is set.
     """
     if data.note and os.environ.get("MPTLML_REQUIRE_DATA"):
         raise FileNotFoundError(f"MPTLML_REQUIRE_DATA is set: {data.note}")
@@ -65,8 +65,8 @@ def free_memory() -> None:
 def closing() -> None:
     """End a chapter: report the number of claims checked, time and memory, versions and machine.
 
-    Raises ClaimError: a claim listed for the chapter was not made, or a claim listed elsewhere was; MemoryError: more
-    than MOST_MEGABYTES, where the environment variable CI is set.
+    Raises ClaimError: a claim listed for the chapter was not made, or a claim listed elsewhere was;
+    MemoryError: more than MOST_MEGABYTES, where the environment variable CI is set.
     """
     chapter = records.running
     made = {record["id"]: record for record in chapter.records if record["kind"] == "claim"}

@@ -96,9 +96,9 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     On data other than those for which the bands of the chapter were set, an "exact" claim is checked all the same, and
     any other is shown with a word on that. One about a stored run is so only where it lies outside its band.
 
-    stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds, cases: the
-    numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind the value; each must be
-    given if and only if `how` shows it, as {seeds} and {cases}.
+    stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds,
+    cases: the numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind
+    the value; each must be given if and only if `how` shows it, as {seeds} and {cases}.
 
     Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does not list;
     ValueError: counts below 1 or that do not match `how`, a stderr or spread that is negative or not finite, or both.

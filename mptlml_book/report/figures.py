@@ -62,8 +62,8 @@ def use_style(chapter: str) -> None:
 def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
     """Write the label of each line beside its right end, in its colour, in place of a legend.
 
-    Labels that would overlap move apart; a label may have several lines of text. Lines without a label stay without.
-    gap: points between a line and its label.
+    Labels that would overlap move apart; a label may have several lines of text. Lines without a label stay
+    without. gap: points between a line and its label.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None  # of axes that are drawn

@@ -55,9 +55,10 @@ def glue(name: str, value: Any) -> None:
 def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     """Emit the numbers of a figure or table of the paper, which the site offers as the CSV file `<key>.csv`.
 
-    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings} or a data
-    frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises ValueError: no columns,
-    columns of unequal length or of more than one dimension, an infinite number, a key that cannot be a file name.
+    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings}
+    or a data frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises
+    ValueError: no columns, columns of unequal length or of more than one dimension, an infinite number, a key
+    that cannot be a file name.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", key):
         raise ValueError(f"a figure's data need a key of lower-case letters, digits and hyphens, got {key!r}")

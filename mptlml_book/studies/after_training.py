@@ -1,8 +1,9 @@
 """What a network is good for after its training, on languages where the best possible answer is known.
 
-A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov model
-too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that a classifier
-can tell the topic of the middle word from a few labelled sentences. All losses are above that of the exact model.
+A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov
+model too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that
+a classifier can tell the topic of the middle word from a few labelled sentences. All losses are above that of
+the exact model.
 """
 
 import copy
@@ -99,10 +100,10 @@ def with_constant(inputs: Tensor) -> Tensor:
 def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The linear classifier with the largest posterior density under a normal prior of variance 1 for each weight.
 
-    inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes], the last
-    row for a constant input of 1. The density has one maximum, which Newton's steps find: no slope exceeds 1e-6. (It is
-    scikit-learn's logistic regression with C = 1 and no other intercept.) Raises FloatingPointError: no convergence in
-    100 steps.
+    inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes],
+    the last row for a constant input of 1. The density has one maximum, which Newton's steps find: no slope
+    exceeds 1e-6. (It is scikit-learn's logistic regression with C = 1 and no other intercept.) Raises
+    FloatingPointError: no convergence in 100 steps.
     """
     inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
     shape = inputs.shape[-1], num_classes

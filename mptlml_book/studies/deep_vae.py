@@ -55,9 +55,10 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
           track_every: int = 300) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
 
-    The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed start from
-    the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The learning rate falls
-    over `num_steps`; stop: end after this number of steps. track: {name: function of the network}, as in `fit`.
+    The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed
+    start from the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The
+    learning rate falls over `num_steps`; stop: end after this number of steps. track: {name: function of the
+    network}, as in `fit`.
     """
     check_choice(scheme, SCHEMES, "scheme")
     options = {"fill": rows.mean(0), **VARIANTS.get(scheme, {})}

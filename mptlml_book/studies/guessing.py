@@ -18,10 +18,10 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
             generator: Generator) -> dict[str, Any]:
     """Data for `moving("guesses", ...)`: what two networks guess of one row, the more of it is hidden.
 
-    networks: {short name: network}; the figure says by how much the second's hidden tokens score above the first's.
-    row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step of the slider hides, along one order
-    that is drawn from the generator. Three guesses are kept for each token. Raises ValueError: not two networks, a
-    vocabulary that is not theirs, a size not in 1..D.
+    networks: {short name: network}; the figure says by how much the second's hidden tokens score above the
+    first's. row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step of the slider
+    hides, along one order that is drawn from the generator. Three guesses are kept for each token. Raises
+    ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
     """
     sizes, of = check_sizes(sizes, len(row)), [net.vocab_size for net in networks.values()]
     if of != 2 * [len(vocabulary)]:

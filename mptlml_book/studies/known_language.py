@@ -1,7 +1,7 @@
 """A language whose log marginal likelihood is known, a hidden Markov model, and the training of transformers on it.
 
-The hidden state is one of three topics and a phase of the sentence. The phases follow in a circle: article, noun, verb,
-connective. Articles and connectives are the same in every topic; nouns and verbs differ.
+The hidden state is one of three topics and a phase of the sentence. The phases follow in a circle: article,
+noun, verb, connective. Articles and connectives are the same in every topic; nouns and verbs differ.
 """
 
 import copy
@@ -111,10 +111,10 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
              track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
 
-    Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the masks; two
-    schemes with the same seed share the weights and the rows. shuffle: put the words of each sentence into random
-    order, so that topics can be learnt and the order of words cannot. track: {name: function of the network}, as in
-    `fit`; shape: options of MaskedTransformer.
+    Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
+    masks; two schemes with the same seed share the weights and the rows. shuffle: put the words of each
+    sentence into random order, so that topics can be learnt and the order of words cannot. track: {name:
+    function of the network}, as in `fit`; shape: options of MaskedTransformer.
     """
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
@@ -188,8 +188,8 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
                         standard error over rows, and the same with half as many orders
         spread          standard deviation of log q over orders
 
-    at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows; with
-    num_orders=0 they are left out.
+    at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows;
+    with num_orders=0 they are left out.
     """
     truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
     shortfall, length = Shortfall(net, truth), net.num_tokens

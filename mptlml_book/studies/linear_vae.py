@@ -84,8 +84,8 @@ def scripts_rule() -> Rule:
 class Encoder:
     """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
 
-    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would move z as
-    far as D steps, and training would need a tiny learning rate.
+    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would
+    move z as far as D steps, and training would need a tiny learning rate.
     """
 
     weight: Tensor
@@ -113,8 +113,8 @@ class Encoder:
 def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats per row [N], for float64 x [N, D].
 
-    Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension. The height
-    is concave in m and s; L-BFGS starts at the posterior's mode.
+    Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension.
+    The height is concave in m and s; L-BFGS starts at the posterior's mode.
     """
     rule, seen = hermite_rule(15, 1), torch.ones_like(x, dtype=torch.bool)
     points, weights = rule.nodes[:, 0], rule.log_weights.exp()
@@ -139,8 +139,8 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
 def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Tensor:
     """W R [U, 2] for the rotation R, of 36 in a right angle, with the highest `best_diagonal_elbo` of every tenth row.
 
-    The prior is round, so every R gives the same model; but what is independent along one pair of axes is not so along
-    another.
+    The prior is round, so every R gives the same model; but what is independent along one pair of axes is not
+    so along another.
     """
     turned = [weight.double() @ torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]).double()
               for a in np.radians(np.arange(0, 90, 2.5))]
@@ -163,9 +163,9 @@ def information(model: LinearVAE) -> Tensor:
 class NaturalGradient(torch.optim.Optimizer):
     """Climbs along F^-1 times the gradient, with F the `information` of each pixel, for the parameters [weight, bias].
 
-    A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step as others, down to
-    an information of `damping`; no pixel's parameters move further than `longest` in a step. Made for
-    `fit(..., optimiser=NaturalGradient)`.
+    A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step as
+    others, down to an information of `damping`; no pixel's parameters move further than `longest` in a step.
+    Made for `fit(..., optimiser=NaturalGradient)`.
     """
 
     def __init__(self, parameters: Iterable[Tensor], lr: float, maximize: bool = False, damping: float = 0.01,
@@ -212,8 +212,8 @@ class Run:
 def sizes_and_weights(num_tokens: int, num_masks: int, generator: Generator) -> tuple[Tensor, Tensor]:
     """Mask sizes [P], small ones more often (about as 1/sqrt(m)), and the weights [P] that correct for it.
 
-    The mean of weight times any function of the size is the plain mean of that function over the sizes 1 to D. The
-    sizes are stratified over their distribution, not drawn independently.
+    The mean of weight times any function of the size is the plain mean of that function over the sizes 1 to
+    D. The sizes are stratified over their distribution, not drawn independently.
     """
     order = torch.arange(num_masks, dtype=torch.float32)
     place = (order + rand(order.shape, order, generator)) / num_masks
@@ -244,13 +244,13 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
           device: torch.device | str = "cpu") -> Run:
     """Train by one of OBJECTIVES, from small random weights or from `begin` (weight, bias): a Run.
 
-    "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to D, or with that one;
-    "elbo" has a linear encoder. Each pass reads the training rows once. The first three climb along the natural
-    gradient with this learning rate and half the rows per step; their integrals use a grid of this spacing, shifted at
-    random at each step. The ELBO climbs by Adam, with a twentieth of the rows per step. Learning rates fall to zero
-    along a half cosine over `passes`; stop: end after this number of passes. track: {name: function of weight and
-    bias}, called every `track_every` passes. device: where to compute; draws come from a generator on the CPU, and all
-    results lie there too.
+    "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to D, or with
+    that one; "elbo" has a linear encoder. Each pass reads the training rows once. The first three climb along
+    the natural gradient with this learning rate and half the rows per step; their integrals use a grid of
+    this spacing, shifted at random at each step. The ELBO climbs by Adam, with a twentieth of the rows per
+    step. Learning rates fall to zero along a half cosine over `passes`; stop: end after this number of
+    passes. track: {name: function of weight and bias}, called every `track_every` passes. device: where to
+    compute; draws come from a generator on the CPU, and all results lie there too.
     """
     check_choice(objective, OBJECTIVES, "objective")
     generator, every = Generator().manual_seed(seed), images.rows.to(device)
@@ -328,8 +328,8 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tupl
     """Weights [D, 2] and bias [D] of all pixels, trained in the way of the authors' public scripts, and the History.
 
     Standard normal weights, Adam with a learning rate of 0.01, 800 steps over all rows. objective "masked":
-    (D / M) log p(x_M), z integrated against the prior on the scripts' 4 x 4 grid, the visible pixels left out; "elbo":
-    with our linear encoder.
+    (D / M) log p(x_M), z integrated against the prior on the scripts' 4 x 4 grid, the visible pixels left
+    out; "elbo": with our linear encoder.
     """
     x, generator = images.train, Generator().manual_seed(seed)
     D, rule, pixels = images.num_tokens, scripts_rule(), x.T.contiguous()  # a choice of pixels is then one of rows

@@ -115,14 +115,14 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
            generator: Generator) -> tuple[Tensor, Tensor]:
     """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
 
-    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R), or takes
-    the likeliest, and keeps those at some places, chosen by `places`: at random; the places whose likeliest words are
-    most probable ("surest place", chosen before the words are drawn); or those whose drawn words are most probable
-    ("surest word": LLaDA's script). Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`.
-    noise: MaskGIT adds Gumbel noise to the log-probability of each drawn word before it keeps the surest, times this
-    number in the first pass and less by equal steps, down to zero in the last.
-    x [N, D]: read these rows in place of writing, by other places than the surest words. Raises ValueError: unknown
-    places; steps that do not sum to D.
+    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R),
+    or takes the likeliest, and keeps those at some places, chosen by `places`: at random; the places whose
+    likeliest words are most probable ("surest place", chosen before the words are drawn); or those whose
+    drawn words are most probable ("surest word": LLaDA's script). Ties are broken at random. For "surest
+    word" log q is NaN: see `log_prob_surest`. noise: MaskGIT adds Gumbel noise to the log-probability of each
+    drawn word before it keeps the surest, times this number in the first pass and less by equal steps, down
+    to zero in the last. x [N, D]: read these rows in place of writing, by other places than the surest words.
+    Raises ValueError: unknown places; steps that do not sum to D.
     """
     num_tokens = model.num_tokens
     check_choice(places, PLACES, "places")

@@ -1,9 +1,9 @@
 """A network that somebody else trained, AntiBERTy, the sequences that it is asked about, and its repair.
 
-AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million antibody sequences. Its
-package `antiberty` holds the weights; the package `anarci` holds germline genes, from which a body puts its antibodies
-together. Both packages are read as data and never imported. A text is a chain of residues, one letter each, with spaces
-between.
+AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million antibody
+sequences. Its package `antiberty` holds the weights; the package `anarci` holds germline genes, from which a
+body puts its antibodies together. Both packages are read as data and never imported. A text is a chain of
+residues, one letter each, with spaces between.
 """
 
 import ast
@@ -183,8 +183,8 @@ def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]
 def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> np.ndarray:
     """Log-probabilities of `others`, nats [N], under a mixture of the texts, given their lengths.
 
-    It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws one as
-    `by_position` says. A coherent model: its area is its log-probability.
+    It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws
+    one as `by_position` says. A coherent model: its area is its log-probability.
     """
     return np.array([
         np.logaddexp.reduce(np.log(keep * same + (1 - keep) * np.exp(table)[:, None]).sum(0)) - np.log(len(texts))
@@ -211,8 +211,8 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
               learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
-    Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the masks;
-    schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps.
+    Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the
+    masks; schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps.
     """
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
