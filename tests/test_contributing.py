@@ -1,11 +1,10 @@
 """What the repository tells those who carry on is true."""
 
+import csv
 import json
 import os
 import re
-import shutil
 import subprocess
-import sys
 from importlib.metadata import distributions
 from pathlib import Path
 from runpy import run_path
@@ -22,7 +21,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import mptlml
-from benchmarks import results
+from benchmarks import after_training, known_language, linear_page, linear_runs, masked_diffusion, results
 from mptlml_book.report.claims import claims
 
 ROOT = Path(__file__).parents[1]
@@ -146,20 +145,6 @@ def test_a_chapter_has_its_twin_without_outputs(path):
     assert twin.cells == source.cells, "run `make pairs`"
 
 
-def test_saving_a_chapter_unchanged_changes_nothing(tmp_path):
-    """As an editor does that keeps both in step."""
-    shutil.copytree(ROOT / "notebooks", tmp_path / "notebooks")
-    shutil.copy(ROOT / "jupytext.toml", tmp_path)
-    files = sorted((tmp_path / "notebooks").glob("*.md")) + sorted((tmp_path / "notebooks").glob("*.ipynb"))
-    before = {file.name: file.read_text(encoding="utf-8") for file in files}
-    for newer in (".md", ".ipynb"):
-        for file in files:
-            os.utime(file, (2e9, 2e9) if file.suffix == newer else (1e9, 1e9))
-        command = [Path(sys.executable).with_name("jupytext"), "--quiet", "--sync", *files[:len(files) // 2]]
-        subprocess.run(command, check=True, cwd=tmp_path)
-        assert [file.name for file in files if file.read_text(encoding="utf-8") != before[file.name]] == []
-
-
 # Stored results -----------------------------------------------------------------------------------------------------
 
 @pytest.fixture
@@ -172,6 +157,23 @@ def stored(tmp_path, monkeypatch):
         results.write_results("runs", "runs", ("data", "seed", "step", "score"), run, units, read)
         return [line for line in (tmp_path / "runs.csv").read_text().splitlines() if not line.startswith("#")]
     return write
+
+
+PLANS = [(module,) for module in (linear_page, linear_runs, masked_diffusion, after_training)]
+PLANS += [(known_language, group) for group in known_language.PLAN]
+
+
+@pytest.mark.parametrize(("module", "words"), [(module, words) for module, *words in PLANS], ids=str)
+def test_a_stored_file_holds_what_its_plan_says(module, words, monkeypatch):
+    """Its fields, and no line but of a unit, whose parts are fields of it; `make repeat` holds the numbers to theirs."""
+    asked = []
+    monkeypatch.setattr(module, "write_results", lambda *given: asked.append(given))
+    module.main(*words)
+    [(name, _, fields, _, units, *_)] = asked
+    text = (results.FOLDER / f"{name}.csv").read_text(encoding="utf-8")
+    head, *lines = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
+    assert head == list(fields) and all(len(line) == len(head) for line in lines)
+    assert [line for line in lines if not any(set(map(str, unit)) <= set(line) for unit in units)] == []
 
 
 def lines_of(shift):

@@ -133,14 +133,6 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
 
 
-@pytest.mark.parametrize("objective", ["masked", "elbo"])
-def test_the_scripts_way_climbs(digits, objective, monkeypatch):
-    monkeypatch.setattr(study, "SCRIPTS_STEPS", 60)
-    weight, bias, history = study.train_as_scripts(objective, digits, seed=0)
-    assert len(history.objective) == 60 and weight.shape == (64, 2)
-    assert sum(history.objective[-10:]) > sum(history.objective[:10]) + 50
-
-
 def test_a_short_run_ends_as_the_stored_one(monkeypatch):
     from benchmarks import linear_page
 

@@ -147,15 +147,6 @@ def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypa
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
-def test_the_mean_has_a_gradient_where_variances_are_equal(generator):
-    """Little noise asks for rows of the second moment, whose axes are not unique."""
-    mean = torch.zeros(4, dtype=torch.float64, requires_grad=True)
-    model = PPCA(torch.eye(4, 2, dtype=torch.float64), 1e-11, mean)
-    data = SecondMoment(torch.full((4,), 0.5, dtype=torch.float64), covariance=torch.eye(4, dtype=torch.float64))
-    slope, = torch.autograd.grad(model.mean_log_prob(data), mean)
-    np.testing.assert_allclose(slope, [0.5, 0.5, 0.5e11, 0.5e11], rtol=1e-6)
-
-
 def test_parameters_that_are_changed_later_count_and_are_checked(generator):
     """Steps of an optimiser change them in place."""
     weight, x = (torch.randn(shape, generator=generator) for shape in ((6, 2), (50, 6)))

@@ -148,16 +148,11 @@ def test_closing_wants_the_claims_of_the_chapter_and_says_what_it_cost(shown, mo
         report.closing()
 
 
-def test_data_are_named_once(shown):
-    for _ in range(2):
-        report.data_used(some_data(note="sentences stand in"))
-    assert emitted(shown) == [{"kind": "data", "source": "texts", "size": "3 texts", "digest": "0a1b2c3d",
-                               "note": "sentences stand in"}]
-
-
 def test_a_publisher_asks_for_real_data(shown, monkeypatch):
     monkeypatch.setenv("MPTLML_REQUIRE_DATA", "1")
-    report.data_used(some_data())
+    for _ in range(2):
+        report.data_used(some_data())
+    assert emitted(shown) == [{"kind": "data", "source": "texts", "size": "3 texts", "digest": "0a1b2c3d", "note": ""}]
     with pytest.raises(FileNotFoundError, match="MPTLML_REQUIRE_DATA is set: sentences stand in"):
         report.data_used(some_data(note="sentences stand in"))
 
@@ -274,15 +269,6 @@ def test_panels_become_pictures_of_their_own_and_a_single_one_is_drawn_for_a_pho
     assert lines == ([1] if drawn == ["whole"] else [1, 1] if "wide" in drawn else [1] + [0] * (len(drawn) - 1))
 
 
-def test_the_words_of_a_picture_are_dark_enough_to_read():
-    figure = draw()
-    for colour in (report.ORANGE, "0.7", "0.3"):
-        figure.axes[0].text(0, 0, "word", color=colour)
-    drawn = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select_one(".wide svg")
-    assert [word["fill"] for word in drawn.find_all("text", string="word")] == ["#8A5D00", "#666666", "#4C4C4C"]
-    assert not drawn.select("style")
-
-
 def test_lines_are_labelled_at_their_ends_without_overlap():
     figure = draw()
     axes, = figure.axes
@@ -292,12 +278,3 @@ def test_lines_are_labelled_at_their_ends_without_overlap():
     assert upper.get_window_extent().y0 >= lower.get_window_extent().y1
     assert not axes.get_legend_handles_labels()[1]
     plt.close(figure)
-
-
-@pytest.mark.parametrize(("span", "ticks"), [((1, 20_000), ["1", "100", "10,000"]), ((1e-6, 1e-5), ["10⁻⁶", "10⁻⁵"]),
-                                             ((0.01, 0.1), ["0.01", "0.1"])])
-def test_ticks_of_a_logarithmic_axis_are_plain(span, ticks):
-    figure, axes = plt.subplots()
-    axes.set(xscale="log", xlim=span)
-    text = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select_one(".wide svg")
-    assert set(ticks) <= {word.text for word in text.select("text")}
