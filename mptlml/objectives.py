@@ -72,26 +72,22 @@ def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share
     return _score(model, data, sizes, share_masks, generator).sum() / num_masks
 
 
-def bernoulli_rate(model: ConditionalModel, data: Data, *, rate: float | None = None, num_masks: int = 1,
-                   share_masks: bool = False, lengths: Tensor | None = None, generator: Generator) -> Tensor:
+def bernoulli_rate(model: ConditionalModel, data: Tensor, *, rate: float | None = None, lengths: Tensor | None = None,
+                   generator: Generator) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
-    rate=None draws t ~ U(0, 1) for each row and mask: the loss of masked diffusion language models, whose
-    mean is the LML, because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. One t for all rows
-    (share_masks=True) is as noisy as one row. A fixed `rate` is BERT's practice. lengths as in
-    `stratified_size`; not with share_masks.
+    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose mean is the LML,
+    because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. A fixed `rate` is BERT's practice. Each row has a
+    mask of its own. lengths as in `stratified_size`.
     """
-    if lengths is not None and share_masks:
-        raise ValueError("rows of different lengths need masks of their own: share_masks=False")
-    shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
+    num_rows = _num_rows(data)
+    given = check_lengths(lengths, num_rows, model.num_tokens)
     if rate is None:
-        rates = 1 - draws.rand(shape, None, generator)  # in (0, 1]
+        rates = 1 - draws.rand([1, num_rows], None, generator)  # in (0, 1]
     else:
-        rates = torch.full(shape, float(check_rate(rate)), dtype=torch.float64, device=generator.device)
-    observed = draws.rand([*shape, model.num_tokens], None, generator) >= rates[..., None]
-    if lengths is not None:
-        given = check_lengths(lengths, shape[-1], model.num_tokens)
-        observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
+        rates = torch.full([1, num_rows], check_rate(rate), dtype=torch.float64, device=generator.device)
+    observed = draws.rand([1, num_rows, model.num_tokens], None, generator) >= rates[..., None]
+    observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 
 
