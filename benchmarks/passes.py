@@ -12,7 +12,7 @@ from scipy import stats
 
 from mptlml import chain_rule, draws, random_masks, random_orders
 from mptlml.allocation import areas
-from mptlml.protocol import answers
+from mptlml.protocol import ask
 from mptlml_book.studies import masked_diffusion as study
 from mptlml_book.studies import real_network
 from mptlml_book.studies.known_language import language, train_or_load
@@ -44,7 +44,7 @@ def scores(model, text, generator):
     """(1/m) sum_j log p(x_j | x_R) under masks of every size, nats per token [D, masks]; the last has one mask."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat_interleave(MASKS)
     parts = random_masks(model.num_tokens, sizes, generator=generator).split(256)
-    found = torch.cat([answers(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts])
+    found = torch.cat([ask(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts])
     return found.reshape(-1, MASKS).numpy()
 
 

@@ -1,4 +1,4 @@
-"""What is maximised: each objective takes a model and rows and returns a scalar in nats per row, to be maximised.
+"""Objectives: each takes a model and rows and returns a scalar in nats per row, to be maximised.
 
 All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by
 the rows unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)` (the

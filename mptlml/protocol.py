@@ -7,12 +7,20 @@ and change no result; only the functions below look for them.
 """
 
 import math
-from typing import Any, Protocol, TypeGuard
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 
-Data = Any  # rows [N, D], a tensor, or what a model's own `summarise` made of them
+
+class Summary(Protocol):
+    """What a model's own `summarise` made of rows; like a tensor, it lies on a device."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+Data = Tensor | Summary  # rows [N, D], or a summary of them
 
 
 class ConditionalModel(Protocol):
@@ -78,8 +86,8 @@ def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
     return torch.where(observed, 0.0, torch.where(x.isnan(), math.nan, answer))
 
 
-def answers(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
-    """The model's `conditional_log_prob`, in float32 at least: what is to be summed, also under autocast."""
+def ask(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
+    """The model's `conditional_log_prob`, in float32 at least, so that sums keep their digits under autocast too."""
     return in_full(model.conditional_log_prob(x, observed))
 
 
@@ -93,7 +101,7 @@ def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Ten
     method = getattr(model, "log_prob_at", None)
     if method is not None:
         return method(x, observed, token)
-    return answers(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
+    return ask(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
 
 
 def summarise(model: ConditionalModel, x: Tensor) -> Data:
@@ -102,6 +110,6 @@ def summarise(model: ConditionalModel, x: Tensor) -> Data:
     return x if method is None else method(x)
 
 
-def scores_means(model: ConditionalModel) -> TypeGuard[MeanModel]:
+def has_mean_scores(model: ConditionalModel) -> TypeGuard[MeanModel]:
     """Whether the model averages over rows by itself: it has `mean_conditional_log_prob`."""
     return hasattr(model, "mean_conditional_log_prob")

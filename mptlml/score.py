@@ -17,7 +17,7 @@ from .allocation import SHORT, allocate, areas, check_passes
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
-from .protocol import ConditionalModel, Data, answers, in_full, log_prob_at, scores_means, summarise
+from .protocol import ConditionalModel, Data, ask, has_mean_scores, in_full, log_prob_at, summarise
 
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
@@ -32,14 +32,14 @@ def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tens
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
     over = check_masks(observed, model.num_tokens) if over is None else over
-    if observed.ndim == 2 and scores_means(model):
+    if observed.ndim == 2 and has_mean_scores(model):
         return in_full(model.mean_conditional_log_prob(data, observed)).sum(-1) / over
     if not torch.is_tensor(data):
         raise ValueError(f"a summary of rows is scored under masks [P, {model.num_tokens}] that all rows share, "
                          f"got masks of shape {tuple(observed.shape)}")
     if observed.ndim == 2:
         observed, over = observed[:, None], over[:, None]
-    return (answers(model, data, observed).sum(-1) / over).mean(-1)
+    return (ask(model, data, observed).sum(-1) / over).mean(-1)
 
 
 def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
@@ -58,7 +58,7 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
     num_masks = check_count(num_masks, "num_masks")
     every = range(1, model.num_tokens + 1)
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
-    together = share_masks and not keep_rows and scores_means(model)
+    together = share_masks and not keep_rows and has_mean_scores(model)
     data = summarise(model, x) if together else x
     per_size = num_masks * model.num_tokens * (1 if together else len(x))
     per_mask, per_row, noise = [], [], []
@@ -91,7 +91,7 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
         for size in sizes.tolist():
             observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
             blocks = observed.split(_at_once(max_elements, x.numel()))
-            total = torch.stack([check_known(answers(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
+            total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
             scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
@@ -154,7 +154,7 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
         return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
     at_once = _at_once(max_elements, num_tokens**2 if by_orders else num_tokens)
 
-    def ask(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """The score of rows [P] under a mask of each of the sizes [P, k]."""
         parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
         masks = ((x[row.to(x.device)], random_masks(num_tokens, size.T, generator=generator)) for row, size in parts)
@@ -172,7 +172,7 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
             found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
             found = found._replace(draws=found.draws * num_tokens)
         else:
-            found = areas(ask, np.full(len(x), num_tokens), num_passes, error, generator)
+            found = areas(score, np.full(len(x), num_tokens), num_passes, error, generator)
     return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
 
 
@@ -236,7 +236,7 @@ def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: in
 
 def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), nats per token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
-    return check_known(answers(model, rows, observed)).sum(-1) / (~observed).sum(-1)
+    return check_known(ask(model, rows, observed)).sum(-1) / (~observed).sum(-1)
 
 
 class MaskVariance(NamedTuple):

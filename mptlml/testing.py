@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from .masks import all_masks, all_orders, random_masks, random_orders
-from .protocol import all_observed, scores_means, summarise
+from .protocol import all_observed, has_mean_scores, summarise
 from .score import chain_rule, exact_curve
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # a real token's values, for integrals by the trapezoid rule
@@ -274,7 +274,7 @@ def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tens
         found["log_prob"] = model.log_prob(x)
     if case.has("log_prob(x, observed)"):
         found["log_prob(x, observed)"] = model.log_prob(x, masks)
-    if scores_means(model):
+    if has_mean_scores(model):
         found["mean_conditional_log_prob"] = model.mean_conditional_log_prob(x, masks[:, 0])
     if hasattr(model, "mean_log_prob"):
         found["mean_log_prob"] = model.mean_log_prob(x)

@@ -21,7 +21,7 @@ from mptlml.masks import nested_masks, random_masks, random_orders, spread_place
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
 from mptlml.models.transformer import MaskedTransformer
-from mptlml.protocol import ConditionalModel, VocabularyModel, answers
+from mptlml.protocol import ConditionalModel, VocabularyModel, ask
 from mptlml.score import chain_rule, mean_score, order_gap, score_curve
 from mptlml.training import History, fit
 
@@ -60,7 +60,7 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
 def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `scored` tokens of each row x [N, D], drawn among `hidden` tokens. Nats per row."""
     rank = random_orders(model.num_tokens, len(x), generator=generator)
-    answer = answers(model, x, rank >= hidden)
+    answer = ask(model, x, rank >= hidden)
     return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
 
 

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from mptlml import draws
 from mptlml.checks import check_choice
 from mptlml.masks import random_orders
-from mptlml.protocol import ConditionalModel, VocabularyModel, answers
+from mptlml.protocol import ConditionalModel, VocabularyModel, ask
 from mptlml.score import score_curve
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
@@ -105,7 +105,7 @@ def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_or
     for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
         with torch.no_grad():
-            score = answers(model, texts, observed).sum(-1).double() / size[:, None]
+            score = ask(model, texts, observed).sum(-1).double() / size[:, None]
         estimates.append(score.mean(1) * num_tokens)
     return torch.cat(estimates)
 
