@@ -165,7 +165,7 @@ PLANS += [(known_language, group) for group in known_language.PLAN]
 
 @pytest.mark.parametrize(("module", "words"), [(module, words) for module, *words in PLANS], ids=str)
 def test_a_stored_file_holds_what_its_plan_says(module, words, monkeypatch):
-    """Its fields, and no line but of a unit, whose parts are fields of it; `make repeat` holds the numbers to theirs."""
+    """Its fields, and no line but of a unit, whose parts stand in it; `make repeat` holds the numbers to theirs."""
     asked = []
     monkeypatch.setattr(module, "write_results", lambda *given: asked.append(given))
     module.main(*words)

@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
-from ..checks import check_choice, check_count, check_finite, check_shapes
+from ..checks import check_finite, check_shapes
 from ..draws import randn
 from ..numerics import LOG_2PI, climb, covariance_root
 
@@ -27,17 +27,12 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 class DeepVAE(nn.Module):
     """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
 
-    The weights are drawn from `generator`, on its device. Raises ValueError: counts below 1, an activation
-    other than "relu" or "tanh".
+    The weights are drawn from `generator`, on its device.
     """
 
     def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
                  generator: Generator) -> None:
         super().__init__()
-        check_count(num_tokens, "num_tokens")
-        check_count(num_latents, "num_latents")
-        check_count(num_hidden, "num_hidden", at_least=0)
-        check_choice(activation, ACTIVATIONS, "activation")
         self.num_tokens, self.num_latents = num_tokens, num_latents
         self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, activation, generator)
         self.decoder = _layers(num_latents, num_hidden, num_tokens, activation, generator)
@@ -60,8 +55,8 @@ class DeepVAE(nn.Module):
         return self.token_log_prob(x, z).sum(-1) - distance
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
-        """Rows [N, D] drawn from the model. Raises ValueError: num_rows below 1."""
-        z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.log_noise, generator)
+        """Rows [N, D] drawn from the model."""
+        z = randn((num_rows, self.num_latents), self.log_noise, generator)
         mean = self.decoder(z)
         return mean + self.log_noise.exp() * randn(mean.shape, mean, generator)
 
@@ -152,7 +147,6 @@ class Recursive:
     through: bool = False
 
     def __post_init__(self) -> None:
-        check_count(self.num_passes, "num_passes")
         self.num_tokens = self.vae.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:

@@ -37,7 +37,6 @@ class HiddenMarkovModel:
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows drawn from the model, int64 [N, D]."""
-        check_count(num_rows, "num_rows")
         state, tokens = _one_of(self.initial.expand(num_rows, -1), generator), []
         for _ in range(self.num_tokens):
             tokens.append(_one_of(self.emission[state], generator))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_choice, check_count
+from ..checks import check_choice
 from ..draws import randn
 from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
@@ -60,8 +60,8 @@ class Importance:
     a search finds, with mean and covariance fitted in `rounds` rounds; the S draws of the estimate are fresh.
     Both proposals are consistent: estimates are right as S grows; before that, log p(x_R) is too low on
     average. own_encoder: in training, the encoder follows the gradient of the ELBO of the visible tokens
-    instead of that of the answers; the answers themselves do not change. Raises ValueError: a count that is
-    too small, another proposal; x or observed that do not fit, NaN or infinity at an observed token.
+    instead of that of the answers; the answers themselves do not change. Raises ValueError: another
+    proposal; x or observed that do not fit, NaN or infinity at an observed token.
     """
 
     vae: DeepVAE
@@ -73,8 +73,6 @@ class Importance:
     own_encoder: bool = False
 
     def __post_init__(self) -> None:
-        check_count(self.num_samples, "num_samples")
-        check_count(self.rounds, "rounds", at_least=0)
         check_choice(self.proposal, ("encoder", "mode"), "proposal")
         self.num_tokens = self.vae.num_tokens
 

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
 
-from ..checks import check_binary, check_count, check_finite, check_shapes
+from ..checks import check_binary, check_finite, check_shapes
 from ..draws import bernoulli, randn
 from ..numerics import blocks, climb, covariance_root
 from ..protocol import all_observed, at_masked
@@ -52,7 +52,7 @@ class LinearVAE:
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model, with z from the prior itself, not from the rule."""
-        z = randn((check_count(num_rows, "num_rows"), self.num_latents), self.weight, generator)
+        z = randn((num_rows, self.num_latents), self.weight, generator)
         return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:

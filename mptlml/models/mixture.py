@@ -71,8 +71,7 @@ class BernoulliMixture:
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
-        component = multinomial(self.weights, check_count(num_rows, "num_rows"), generator)
-        return bernoulli(self.probs[component], generator)
+        return bernoulli(self.probs[multinomial(self.weights, num_rows, generator)], generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""

@@ -170,7 +170,6 @@ class PPCA:
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
-        check_count(num_rows, "num_rows")
         latents = randn((num_rows, self.num_latents), self.weight, generator)
         noise = randn((num_rows, self.num_tokens), self.weight, generator)
         return self.mean + latents @ self.weight.T + self._noise.to(noise.dtype).sqrt() * noise

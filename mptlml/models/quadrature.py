@@ -45,9 +45,7 @@ def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, gene
 
 
 def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
-    """Gauss-Hermite: exact for polynomials of degree below 2 per_axis in each z_k. Raises ValueError: counts < 1."""
-    check_count(per_axis, "per_axis")
-    check_count(num_latents, "num_latents")
+    """Gauss-Hermite: exact for polynomials of degree below 2 per_axis in each z_k."""
     points, weights = (torch.from_numpy(values) for values in roots_hermitenorm(per_axis))
     weights = weights / weights.sum()
     nodes = torch.cartesian_prod(*[points] * num_latents).view(-1, num_latents)

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 
-from ..checks import check_count, check_shapes, check_vocabulary
+from ..checks import check_shapes, check_vocabulary
 from ..numerics import blocks
 from ..protocol import at_masked
 
@@ -23,14 +23,11 @@ class MaskedTransformer(nn.Module):
 
     Pre-norm layers. In place of positions there is a learned bias for each head and distance. At the start the heads
     look one token back, one ahead, two back, two ahead and so on, because a small network takes longest to learn to
-    look nearby. Raises ValueError: a count below 1, or a width that is not a multiple of the number of heads.
+    look nearby. Raises ValueError: a width that is not a multiple of the number of heads.
     """
 
     def __init__(self, num_tokens: int, vocab_size: int, *, width: int = 48, num_layers: int = 3, num_heads: int = 4,
                  generator: Generator) -> None:
-        for name, count in dict(num_tokens=num_tokens, vocab_size=vocab_size, width=width, num_layers=num_layers,
-                                num_heads=num_heads).items():
-            check_count(count, name)
         if width % num_heads:
             raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
         super().__init__()
