@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,9 +41,16 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
     return z
 
 
-def covariance_root(precision: Tensor) -> Tensor:
-    """A lower triangular L with L L^T the inverse of the precision: [..., K, K]."""
-    return torch.linalg.cholesky(torch.linalg.inv(precision))
+class Peak(NamedTuple):
+    """Where p(z | x_R) is highest [..., K], and a lower triangular root of its covariance there [..., K, K]."""
+
+    place: Tensor
+    root: Tensor
+
+    @classmethod
+    def at(cls, place: Tensor, precision: Tensor) -> "Peak":
+        """The peak of this place and precision [..., K, K]."""
+        return cls(place, torch.linalg.cholesky(torch.linalg.inv(precision)))
 
 
 def _step_size(height: Callable[[Tensor], Tensor], z: Tensor, step: Tensor, slack: float) -> Tensor:

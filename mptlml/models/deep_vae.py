@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 
 from ..checks import check_finite, check_shapes
 from ..draws import randn
-from ..numerics import LOG_2PI, climb, covariance_root
+from ..numerics import LOG_2PI, Peak, climb
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 
@@ -73,8 +73,8 @@ class DeepVAE(nn.Module):
         return slope
 
     @torch.no_grad()
-    def mode(self, x: Tensor, observed: Tensor, starts: Tensor, num_steps: int = 40) -> tuple[Tensor, Tensor]:
-        """A peak of p(z | x_R) and a root of its covariance there: [N, K], [N, K, K], for x and observed [N, D].
+    def mode(self, x: Tensor, observed: Tensor, starts: Tensor, num_steps: int = 40) -> Peak:
+        """A peak of p(z | x_R) for x and observed [N, D].
 
         Ten Gauss-Newton steps from each of the `starts` [P, N, K], then up to `num_steps` from the highest point
         reached. With a nonlinear decoder there may be several peaks; this is the highest of those found.
@@ -83,7 +83,7 @@ class DeepVAE(nn.Module):
         z = self._climb(x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10).view(starts.shape)
         best = self.height(x, observed, z).argmax(0)
         z = self._climb(x, observed, z[best, torch.arange(len(x), device=x.device)], num_steps)
-        return z, covariance_root(self._slope_and_precision(x, observed, z)[1])
+        return Peak.at(z, self._slope_and_precision(x, observed, z)[1])
 
     def height(self, x: Tensor, observed: Tensor, z: Tensor) -> Tensor:
         """log p(x_R, z) up to a constant, nats per row [...]."""

@@ -13,7 +13,7 @@ from torch.nn.functional import softplus
 
 from ..checks import check_binary, check_finite, check_shapes
 from ..draws import bernoulli, randn
-from ..numerics import blocks, climb, covariance_root
+from ..numerics import Peak, blocks, climb
 from ..protocol import all_observed, at_masked
 from .quadrature import Rule, hermite_rule
 
@@ -68,9 +68,8 @@ class LinearVAE:
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
         return at_masked(chance.log(), x, observed)
 
-    def mode(self, x: Tensor, observed: Tensor, *, num_steps: int = 30,
-             tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
-        """The peak of p(z | x_R) and a root L of its covariance there, [..., K] and [..., K, K].
+    def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
+        """The peak of p(z | x_R).
 
         x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak. Newton's
         steps find it, from the posterior mean under the rule, and end when none is longer than `tolerance`.
@@ -89,8 +88,8 @@ class LinearVAE:
             return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(-1, eye.shape)
 
         start = self.posterior(x, observed) @ self.rule.nodes
-        peak = climb(height, slope_and_precision, start, num_steps=num_steps, tolerance=tolerance, slack=8)
-        return peak, covariance_root(slope_and_precision(peak)[1])
+        peak = climb(height, slope_and_precision, start, num_steps=30, tolerance=tolerance, slack=8)
+        return Peak.at(peak, slope_and_precision(peak)[1])
 
     def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes [..., Q, K] at mode + L offset for each row, and log weight + log p(x_R, z) there, nats [..., Q].

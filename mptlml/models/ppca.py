@@ -12,6 +12,7 @@ ever inverted.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -95,6 +96,13 @@ class SecondMoment:
         if self.covariance is None:
             raise ValueError("a SecondMoment needs the covariance [D, D] or a root of it [r, D], got neither")
         return self.covariance
+
+
+class Moments(NamedTuple):
+    """Mean and variance of each token given x_R, [..., D] each."""
+
+    mean: Tensor
+    variance: Tensor
 
 
 class PPCA:
@@ -189,13 +197,13 @@ class PPCA:
         log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
         return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
-    def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each masked token given x_R (Eq. 7, minus sign): two tensors [..., D].
+    def conditional_moments(self, x: Tensor, observed: Tensor) -> Moments:
+        """Mean and variance of each masked token given x_R (Eq. 7, minus sign).
 
         At observed tokens: the token itself, and 0. The variance depends on the mask alone and has its axes.
         """
         mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
-        return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
+        return Moments(torch.where(observed, x, mean), torch.where(observed, 0.0, variance))
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
@@ -299,7 +307,7 @@ class PPCA:
         numbers = (condition * length / self._noise).detach()
         return bool((torch.finfo(numbers.dtype).eps * numbers <= loss).all())
 
-    def _moments(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def _moments(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> Moments:
         """Mean and variance of each token given x_R, in float64 [..., D]: of use where the token is masked."""
         seen, root = self._prepare(x, observed, like)
         inverse = torch.cholesky_inverse(root)
@@ -316,7 +324,7 @@ class PPCA:
             inverse = torch.linalg.solve_triangular(root, eye, upper=True)
             latent = _rows_times(inside, inverse.mT)
             spread = (self._weight @ inverse).square().sum(-1)
-        return self._mean + latent @ self._weight.T, self._noise * (1 + spread)
+        return Moments(self._mean + latent @ self._weight.T, self._noise * (1 + spread))
 
     def _prepare(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K].
