@@ -20,10 +20,7 @@ class Estimate:
     dof: float = math.inf
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom.
-
-        Raises ValueError: a level outside (0, 1).
-        """
+        """(low, high): covers the truth with probability `level`, by Student's t with `dof` degrees of freedom."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie in (0, 1), got {level!r}")
         half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof)) if self.stderr > 0 else self.stderr

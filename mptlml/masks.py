@@ -54,10 +54,7 @@ def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None
 
 
 def spread_places(count: int, *, generator: Generator) -> Tensor:
-    """Places in [0, 1), uniform on each of `count` equal parts, one of each, in random order: float64 [count].
-
-    Raises ValueError: count below 1.
-    """
+    """Places in [0, 1), uniform on each of `count` equal parts, one of each, in random order: float64 [count]."""
     return (random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)) / count
 
 
@@ -76,10 +73,7 @@ def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = ()
 
 
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
-    """Uniformly random orders of the tokens: long [*shape, D]. A whole number for `shape` gives [shape, D].
-
-    Raises ValueError: num_tokens or a whole-number shape below 1.
-    """
+    """Uniformly random orders of the tokens: long [*shape, D]. A whole number for `shape` gives [shape, D]."""
     check_count(num_tokens, "num_tokens")
     shape = tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
     return draws.rand((*shape, num_tokens), None, generator).argsort(-1)

@@ -160,23 +160,3 @@ def test_every_scheme_climbs_and_can_be_left_early(scheme):
     assert sum(long[-20:]) > sum(long[:20]) + 20
     held = train(scheme, rows, seed=1, num_steps=5, noise=0.5)[0].log_noise
     assert held.item() == pytest.approx(math.log(0.5)) and not held.requires_grad
-
-
-def test_draws_come_from_the_generators_device(elsewhere):
-    """The network and the rows elsewhere, the generator on the CPU: the same numbers, and they lie with the rows."""
-    vae, draws = network(num_latents=2), []
-    x, observed = rows_and_masks(seeded(), vae)
-    for away in (lambda x: x, elsewhere.away):
-        with elsewhere:
-            moved, rows, masks = network(num_latents=2), away(x), away(observed)
-            for module in moved.modules():  # plain tensors: parameters would forget where they lie
-                tensors = {name: away(value) for name, value in module.named_parameters(recurse=False)}
-                module._parameters.clear()
-                vars(module).update(tensors)
-            found = [moved.sample(3, generator=seeded())]
-            models = [Importance(moved, seeded(), 9), Importance(moved, seeded(), 9, "encoder", own_encoder=True),
-                      Recursive(moved, seeded(), redraw=True)]
-            found += [model.conditional_log_prob(rows, masks) for model in models]
-            assert {value.device for value in found} == {rows.device}
-            draws.append(found)
-    assert all(map(torch.equal, *draws))

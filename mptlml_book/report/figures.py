@@ -192,10 +192,7 @@ def _key() -> str:
 
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str], formats: Sequence[str] | None = None) -> None:
-    """Show rows as an HTML table; `formats` holds the format spec of each column ("" for strings).
-
-    Raises ValueError: a row whose length differs from the header's.
-    """
+    """Show rows as an HTML table; `formats` holds the format spec of each column ("" for strings)."""
     formats = formats or [""] * len(header)
     cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
               for value, spec in zip(row, formats, strict=True)] for row in rows]
