@@ -19,7 +19,7 @@ from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, ord
 from mptlml_book.data.images import load_images
 from mptlml_book.studies import deep_vae, linear_vae
 from mptlml_book.studies.masked_diffusion import unmask
-from mptlml_book.studies.schedules import staircase
+from mptlml_book.studies.schedules import best_steps, staircase
 
 NAN, INF = math.nan, math.inf
 GENERATOR = torch.Generator().manual_seed(0)
@@ -204,6 +204,7 @@ TABLE = [
      lambda: estimate_area(MODEL, ROWS, 4, by_orders=True, generator=GENERATOR), "num_passes.*at least 6, got 4"),
     ("an area of NaN", lambda: estimate_area(MODEL, holed(4, 3), 2, generator=GENERATOR), "rows holds NaN"),
     ("no strata", lambda: stratified_sizes(3, 0, generator=GENERATOR), "num_strata.*got 0"),
+    ("a schedule by unknown scores", lambda: best_steps([NAN, -1.0, -2.0], 2), "must be finite"),
     ("steps that write too little", lambda: staircase([-1.0, -2.0], [1]), r"write 1 tokens.*\(2,\)"),
     ("an unknown choice of places", lambda: unmask(WORDS, [3], places="best", generator=GENERATOR), "'best'"),
     ("passes that leave a hole", lambda: unmask(WORDS, [1, 1], generator=GENERATOR), r"sum to 3 tokens, got \[1, 1\]"),

@@ -53,7 +53,10 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
     """The schedule of `num_steps` passes with the highest staircase, by dynamic programming: tokens per pass, sum D.
 
     scores [D]: S(1), ..., S(D), nats per token (Hoogeboom et al. 2022, Sec. 3.1). O(k D^2) operations.
+    Raises ValueError: scores that are not finite.
     """
+    if not np.isfinite(scores).all():
+        raise ValueError("scores must be finite, or the best schedule is not known")
     num_tokens = len(scores)
     written = np.subtract.outer(range(num_tokens + 1), range(num_tokens + 1))  # [m hidden, m left after a pass]
     gain = np.where(written > 0, written * np.append(0.0, scores)[:, None], -math.inf)
