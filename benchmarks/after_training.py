@@ -4,12 +4,10 @@ Trains networks of `mptlml_book.studies.known_language` by four schemes for an e
 Chapter 11's steps, with the rates of that chapter, and two controls: random weights, and training on shuffled
 words. Writes book/data/after_training.csv, one line for each network: what it is, what can be known of it
 before it is used, how far it is above the least loss in every task and domain
-(`mptlml_book.studies.after_training` says what each is, in nats per sentence), and the CPU seconds of its
-training and of its use. SEEDS: how many seeds, from 11 on. Networks are kept in _build/after_training, so
-that a run with more seeds trains the new ones only. A seed takes about two minutes.
+(`mptlml_book.studies.after_training` says what each is, in nats per sentence). SEEDS: how many seeds, from
+11 on. Networks are kept in _build/after_training, so that a run with more seeds trains the new ones only. A seed
+takes about two minutes.
 """
-
-import time
 
 from torch import Generator
 
@@ -27,7 +25,7 @@ SHORT, LONG, SEEDS = NUM_STEPS // 8, NUM_STEPS // 2, 10
 ABOUT = "area gap", "mixture", "S(1)", "S(5)", "own loss", "spread"
 TASKS = [f"{task}, {name}" for name in DOMAINS for task in ("fill", "write", *(f"probe {n}" for n in LABELLED),
                                                             *(f"tune {n}" for n in TUNING_NUMBERS if name == "home"))]
-FIELDS = ("kind", "num_steps", "rate", "seed", *ABOUT, *TASKS, "training seconds", "use seconds")
+FIELDS = ("kind", "num_steps", "rate", "seed", *ABOUT, *TASKS)
 
 
 def units(num_seeds):
@@ -39,19 +37,16 @@ def units(num_seeds):
 def run(kind, num_steps, seed):
     """The one line of a network."""
     rate = tuned("own").get(kind, tuned("own")["uniform sizes"])
-    began = time.process_time()
     if kind == RANDOM:
-        net, seconds = MaskedTransformer(32, len(WORDS), generator=Generator().manual_seed(seed)), 0.0
+        net = MaskedTransformer(32, len(WORDS), generator=Generator().manual_seed(seed))
     elif kind == SHUFFLED:
         net, _ = pretrain("uniform sizes", seed=seed, num_steps=num_steps, learning_rate=rate, shuffle=True)
-        seconds = time.process_time() - began
     else:
-        net, seconds = train_or_load(NETWORKS, kind, seed=seed, num_steps=num_steps, learning_rate=rate)
-    began = time.process_time()
+        net = train_or_load(NETWORKS, kind, seed=seed, num_steps=num_steps, learning_rate=rate)
     about = foretellers(net, kind if kind in KINDS else "uniform sizes", seed=seed)
     used = afterwards(net, seed=seed)
     values = [f"{about[name]:.4f}" for name in ABOUT] + [f"{used[name]:.5f}" for name in TASKS]
-    yield kind, num_steps, rate, seed, *values, f"{seconds:.1f}", f"{time.process_time() - began:.1f}"
+    yield kind, num_steps, rate, seed, *values
 
 
 def main(num_seeds=SEEDS):

@@ -2,9 +2,9 @@
 
 Each group trains networks of `mptlml_book.studies.known_language` and writes
 book/data/known_language_GROUP.csv, one line for each network: what it is, its readings against exact values
-in nats per row (`read_network` says what each is), and the CPU seconds of its training. SEEDS: how many seeds
-(default: what PLAN says). Networks are kept in _build/known_language, so that a group with more seeds trains
-the new ones only. One after the other, since each needs the rates that the first chooses:
+in nats per row (`read_network` says what each is). SEEDS: how many seeds (default: what PLAN says).
+Networks are kept in _build/known_language, so that a group with more seeds trains the new ones
+only. One after the other, since each needs the rates that the first chooses:
 
     tuning   five schemes, three learning rates, three seeds of their own                               15 minutes
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                        20 minutes
@@ -53,9 +53,8 @@ PLAN = {  # seeds, schemes, how many times NUM_STEPS, orders along which each ne
     "scale": (2, TWO, 1, 0),
 }
 CARRIED = ("carry", "stay")
-READINGS = ("gap", "gap_error", "size 1", "15%", "40%", "own", "left to right", "order_error", "best order", "mixture",
-            "mixture_error", "mixture_half", "spread", "curve")
-FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS, "seconds")
+READINGS = "gap", "size 1", "15%", "40%", "own", "left to right", "best order", "mixture", "spread", "curve"
+FIELDS = ("scheme", "num_tokens", "width", "num_steps", "rate", "seed", "carried", *READINGS)
 AT_128 = (1, 2, 4, 7, 10, 14, 19, 24, 30, 37, 44, 51, 58, 65, 72, 79, 86, 93, 100, 107, 114, 120, 125, 128)
 
 
@@ -86,8 +85,8 @@ def units(group, num_seeds):
 
 def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"]):
     """The one line of a network, trained and read as its group asks."""
-    net, seconds = train_or_load(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate,
-                                 num_tokens=num_tokens, width=width)
+    net = train_or_load(NETWORKS, scheme, seed=seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens,
+                        width=width)
     carried = num_steps // 10 if group in CARRIED else 0
     if carried:
         then = scheme if group == "stay" else "uniform sizes"
@@ -97,7 +96,7 @@ def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=SMALL["width"
     texts = {name: f"{value:.4f}" for name, value in found.items() if name != "curve"}
     texts["curve"] = " ".join(f"{value:.5f}" for value in found["curve"])
     about = scheme, num_tokens, width, num_steps, rate, seed, carried
-    yield *about, *(texts.get(name, "") for name in READINGS), f"{seconds:.0f}"
+    yield *about, *(texts.get(name, "") for name in READINGS)
 
 
 def main(group="", num_seeds=None):

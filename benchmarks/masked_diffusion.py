@@ -44,7 +44,7 @@ def noise(net, texts, generator):
 
 def run(scheme, rate, seed):
     """The lines of a network."""
-    net, _ = train_or_load(NETWORKS, scheme, seed=seed, num_steps=NUM_STEPS, learning_rate=rate, **SMALL)
+    net = train_or_load(NETWORKS, scheme, seed=seed, num_steps=NUM_STEPS, learning_rate=rate, **SMALL)
     truth, generator = language(), draws.seeded(seed, 3)
     texts = truth.sample(NUM_TEXTS, generator=generator)
     log_p, about = truth.log_prob(texts), (scheme, rate, seed)

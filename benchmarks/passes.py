@@ -34,7 +34,7 @@ def text_of(name):
     truth = language()
     text = truth.sample(1, generator=draws.seeded(12))
     if name in TWO:
-        truth, _ = train_or_load(NETWORKS, name, seed=FIRST_SEED, num_steps=NUM_STEPS, learning_rate=tuned("own")[name],
+        truth = train_or_load(NETWORKS, name, seed=FIRST_SEED, num_steps=NUM_STEPS, learning_rate=tuned("own")[name],
                                  **SMALL)
     return truth, text
 

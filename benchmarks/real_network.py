@@ -27,7 +27,6 @@ their probabilities, and the log-probability of the true one.
 Together they take some two hours of one core.
 """
 
-import time
 from functools import cache, partial
 from itertools import count
 
@@ -46,7 +45,7 @@ from .results import FOLDER, write_results
 SEEDS = (0, 1, 2)
 LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 REPAIR_FIELDS = ("scheme", "seed", "learning_rate", "step", "gene", "tokens", "objective",
-                 *(f"at {rate:g}" for rate in study.RATES), "seconds")
+                 *(f"at {rate:g}" for rate in study.RATES))
 SCORES_FIELDS = ("name", "tokens", "area", "area_error", "pseudo_log_likelihood", "left_to_right", "orders",
                  "sizes", "curve")
 AFTER_FIELDS = ("seed", "name", "tokens", "left_to_right", "area", "area_error", "pseudo_log_likelihood", "at 1")
@@ -80,18 +79,16 @@ def before(choosing):
 
 def repair(scheme, seed, learning_rate, num_steps, *, choosing=False):
     """The lines of one run, as REPAIR_FIELDS says."""
-    began = time.process_time()
     lm, sequences = study.load_network().lm, study.load_sequences()
     stages = count()
     history = study.fine_tune(
         lm, sequences.trained, scheme, seed=seed, num_steps=num_steps, learning_rate=learning_rate,
         track={"curve": lambda: study.read_curve(lm, genes_of(choosing)) if next(stages) else before(choosing)})
-    seconds = time.process_time() - began
     for step, curve in zip(history.at, history.tracked["curve"], strict=True):
         objective = history.objective[min(step, num_steps - 1)]
         for gene, tokens in enumerate(curve.lengths):
             yield (scheme, seed, f"{learning_rate:g}", step, gene, int(tokens), f"{objective:.3f}",
-                   *(f"{score:.4f}" for score in curve.scores[:, gene]), f"{seconds:.0f}")
+                   *(f"{score:.4f}" for score in curve.scores[:, gene]))
 
 
 def chosen_rates():

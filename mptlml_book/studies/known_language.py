@@ -6,7 +6,6 @@ noun, verb, connective. Articles and connectives are the same in every topic; no
 
 import copy
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -148,8 +147,8 @@ def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gener
 
 
 def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
-                  **shape: int) -> tuple[MaskedTransformer, float]:
-    """The network of `pretrain`, from a file in `folder` where it was trained before: (network, CPU seconds).
+                  **shape: int) -> MaskedTransformer:
+    """The network of `pretrain`, from a file in `folder` where it was trained before.
 
     The file, which its name describes, is written where there is none.
     """
@@ -158,17 +157,14 @@ def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learn
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]
     file = folder / f"{', '.join(words)}.pt"
     if file.exists():
-        found = torch.load(file, weights_only=True)
         net = MaskedTransformer(num_tokens, len(WORDS), **shape, generator=torch.Generator())
-        net.load_state_dict(found["weights"])
-        return net, found["seconds"]
-    began = time.process_time()
+        net.load_state_dict(torch.load(file, weights_only=True))
+        return net
     net, _ = pretrain(scheme, **about)
-    seconds = time.process_time() - began
     folder.mkdir(parents=True, exist_ok=True)
     with replacing(file) as new:
-        torch.save(dict(weights=net.state_dict(), seconds=seconds), new)
-    return net, seconds
+        torch.save(net.state_dict(), new)
+    return net
 
 
 def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
@@ -177,15 +173,14 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
 
     Rows, masks and orders are new draws for each seed, the same for all networks: errors over seeds include theirs.
 
-        gap, gap_error  area minus expected LML, and its standard error over rows
+        gap             area minus expected LML
         curve           the distance below the exact curve at each size, nats per token (a list)
         size 1, 15%, 40%  D S(m) minus its exact value, at one size
         own             the same for the objective of its scheme; for 80/10/10 the objective itself
-        left to right, order_error  log q along this order minus log p, mean and standard error over rows
+        left to right   log q along this order minus log p
         best order      the same along the best of the orders below, left to right and its reverse: the order that is
                         best on one half of the rows is scored on the other half
-        mixture, mixture_error, mixture_half  log of the mixture over num_orders random orders minus their mean, its
-                        standard error over rows, and the same with half as many orders
+        mixture         log of the mixture over num_orders random orders minus their mean
         spread          standard deviation of log q over orders
 
     at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows;
@@ -195,7 +190,6 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     shortfall, length = Shortfall(net, truth), net.num_tokens
     x = truth.sample(4 * num_rows, generator=generator)
     curve = score_curve(shortfall, x[:num_rows], at, share_masks=False, generator=generator)
-    area = curve.area(rows="sample")
     single = 1, count_of_share(0.15, length), count_of_share(0.4, length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
@@ -203,9 +197,8 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     with torch.no_grad():
         own = OBJECTIVES[scheme](judged, x, generator)
         one = chain_rule(shortfall, x[:num_rows], ahead.flip(0)[None]).sum(-1)[0]
-    found = {"gap": area.mean, "gap_error": area.stderr, "curve": curve.mean.tolist(),
-             **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)), "own": float(own),
-             "left to right": float(one.mean()), "order_error": float(one.std() / num_rows**0.5)}
+    found = {"gap": curve.area().mean, "curve": curve.mean.tolist(), "own": float(own),
+             **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)), "left to right": float(one.mean())}
     if num_orders:
         orders = torch.cat([random_orders(length, num_orders, generator=generator), ahead[None], ahead.flip(0)[None]])
         every = log_prob_along(net, truth, x[:num_rows // 8], orders)
@@ -213,11 +206,8 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
         half = num_rows // 16
         first, second = below[:, :half].mean(1), below[:, half:].mean(1)  # [orders]
         log_prob = log_prob[:num_orders]
-        gain = order_gap(log_prob)
-        halves = torch.stack([order_gap(part) for part in log_prob.chunk(2)])
         found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
-                  "mixture": float(gain.mean()), "mixture_error": float(gain.std() / len(gain) ** 0.5),
-                  "mixture_half": float(halves.mean()), "spread": float(log_prob.std(0).mean())}
+                  "mixture": float(order_gap(log_prob).mean()), "spread": float(log_prob.std(0).mean())}
     return found
 
 
