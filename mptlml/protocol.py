@@ -2,7 +2,7 @@
 
 A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong
 to one joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...],
-where `observed` is not given of the whole row. The methods of `PointModel` and `MeanModel` make work faster
+where `observed` is not given of the whole row. The methods of `MeanModel`, and a `log_prob_at`, make work faster
 and change no result; only the functions below look for them.
 """
 
@@ -43,14 +43,6 @@ class VocabularyModel(ConditionalModel, Protocol):
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V]."""
-        ...
-
-
-class PointModel(ConditionalModel, Protocol):
-    """A model that can answer for one token of each row faster than for all that are masked. Optional."""
-
-    def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
-        """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...], where all three broadcast."""
         ...
 
 
@@ -97,7 +89,10 @@ def in_full(answer: Tensor) -> Tensor:
 
 
 def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
-    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; by the model's own way if any."""
+    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...], where all three broadcast.
+
+    By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster.
+    """
     method = getattr(model, "log_prob_at", None)
     if method is not None:
         return method(x, observed, token)
