@@ -151,17 +151,15 @@ def test_mutants_differ_from_their_chain_where_they_say():
 
 
 def test_the_stored_runs_are_those_of_the_settings():
-    repair, longer, control, rates, scores, after = (
-        pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
-        for name in ("repair", "longer", "control", "rates", "scores", "after"))
-    runs = repair[repair.step == study.NUM_STEPS].groupby(["scheme", "seed"]).gene.nunique()
-    assert set(repair.scheme) == set(study.SCHEMES) and set(repair.learning_rate) == {study.LEARNING_RATE}
-    assert len(runs) == 3 * len(study.SCHEMES) and set(runs) == {study.NUM_GENES}
-    ends = longer[longer.step == 2 * study.NUM_STEPS].groupby(["scheme", "seed"])
-    assert ends.gene.nunique().tolist() == runs.tolist() and ends.learning_rate.nunique().max() == 1
-    assert len(rates[rates.step == study.NUM_STEPS].groupby(["scheme", "learning_rate"])) == 9
-    assert {f"at {rate:g}" for rate in study.RATES} < set(repair.columns)
-    assert {*study.chains(), *study.mutants()} < set(scores.name) and scores.name.is_unique
-    assert set(control.scheme) == {"fixed 15%"} and set(control.learning_rate) == {study.LEARNING_RATE}
-    assert set(control.groupby("seed").step.max()) == {84} and set(control.seed) == {0, 1, 2}
-    assert set(after.name) == {*scores.name} - {*study.mutants()} and after.groupby("seed").name.count().nunique() == 1
+    def stored(name):
+        return pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
+
+    once, rates = study.NUM_STEPS, {f"at {rate:g}" for rate in study.RATES}
+    for name, steps, schemes in (("repair", once, study.SCHEMES), ("longer", 2 * once, study.SCHEMES),
+                                 ("control", 84, ["fixed 15%"])):
+        ends = stored(name).query(f"step == {steps}").groupby(["scheme", "seed"])
+        assert set(ends.groups) == set(product(schemes, (0, 1, 2))) and rates < set(stored(name).columns)
+        assert set(ends.gene.nunique()) == {study.NUM_GENES}
+    scores = stored("scores").name
+    assert {*study.chains(), *study.mutants()} < set(scores) and scores.is_unique
+    assert set(stored("after").name) == {*scores} - {*study.mutants()}
