@@ -24,12 +24,16 @@ def one_nat_each(num_tokens):
 
 def saved_network(folder, text):
     """A tiny random masked language model of the words of a text, saved as transformers saves one; returns it."""
-    from transformers import BertConfig
-
-    tokenizer = make_tokenizer([text] * 9, 60)
-    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                        num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.3)
-    lm = MaskedLM.random(config, tokenizer, seed=2)
-    for part in (lm.model, tokenizer):
+    lm = random_network(make_tokenizer([text] * 9, 60))
+    for part in (lm.model, lm.tokenizer):
         part.save_pretrained(folder)
     return lm
+
+
+def random_network(tokenizer):
+    """A tiny random masked language model for a tokenizer."""
+    from transformers import BertConfig
+
+    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
+                        num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.3)
+    return MaskedLM.random(config, tokenizer, seed=2)

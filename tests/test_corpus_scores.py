@@ -1,6 +1,8 @@
 """A corpus in one process, in two, and after a kill: the same file, bit by bit; and the command that writes it."""
 
 import copy
+import gzip
+import io
 import json
 import math
 import os
@@ -18,8 +20,9 @@ import transformers
 from fakes import saved_network
 
 from mptlml import draws, files, random_orders
-from mptlml.text import MaskedLM, command, corpus_scores
-from mptlml.text.corpus_scores import UNIT, mean_curve, read_scores, score_corpus
+from mptlml.text import MaskedLM, command, compare, corpus_scores
+from mptlml.text.corpus_scores import UNIT, mean_curve, read_scores, score_corpus, settings_file
+from mptlml.text.inputs import Text, read_columns, read_texts
 from mptlml.text.text_curves import spaced_sizes
 
 WORDS = "the cat sat on the mat a dog ran".split()
@@ -48,7 +51,8 @@ def whole(lm, tmp_path_factory):
 def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
     """Each text has masks of its own, which follow from the seed and its place."""
     lines = read_scores(whole)
-    assert [line["text"] for line in lines] == [*range(len(TEXTS))]
+    assert [(line["line"], line["text"], line["name"]) for line in lines] == [(k, text, None) for k, text in
+                                                                             enumerate(TEXTS, 1)]
     for number in (0, UNIT + 2, len(TEXTS) - 1):
         line, text = lines[number], TEXTS[number]
         first = number // UNIT * UNIT
@@ -59,7 +63,9 @@ def test_a_line_is_what_the_library_says_of_its_text(lm, whole):
         assert line["quadrature_error"] == pytest.approx(curve.quadrature_error, abs=1e-5)
         assert line["pseudo_log_likelihood"] == pytest.approx(lm.pseudo_log_likelihood([text]).item(), abs=1e-5)
         orders = random_orders(line["tokens"], 2, generator=draws.seeded(0, number))
-        assert line["order_spread"] == pytest.approx(lm.chain_rule(text, orders).sum(-1).std().item(), abs=1e-5)
+        sums = lm.chain_rule(text, orders).sum(-1)
+        assert line["order_sums"] == pytest.approx(sums.tolist(), abs=1e-5)
+        assert line["order_spread"] == pytest.approx(sums.std().item(), abs=1e-5)
         np.testing.assert_allclose(mean_curve([line], np.array(line["sizes"]) / line["tokens"]), curve.mean, atol=1e-5)
 
 
@@ -87,7 +93,7 @@ def test_the_error_of_a_mean_area_is_that_of_its_scatter(lm, tmp_path):
 def test_a_line_that_was_cut_off_is_written_again(lm, whole, tmp_path):
     """All of its unit is, and the units before are kept as they are."""
     path, lines = tmp_path / "scores.jsonl", whole.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[: UNIT + 3]) + lines[UNIT + 3][:20])
+    path.write_bytes(b"".join(lines[: UNIT + 2]) + lines[UNIT + 2][:20])
     score_corpus(lm, TEXTS, path, resume=True, **FEW)
     assert path.read_bytes() == whole.read_bytes()
 
@@ -101,6 +107,18 @@ def test_other_weights_do_not_go_on_with_the_file(lm, whole):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
+def test_a_line_knows_its_settings_where_their_file_is_lost_or_another_runs(lm, whole, tmp_path):
+    path = tmp_path / "scores.jsonl"
+    path.write_bytes(whole.read_bytes())
+    for settings in (None, "[]", "{", settings_file(whole).read_text().replace('"seed": 0', '"seed": 1')):
+        if settings is not None:
+            settings_file(path).write_text(settings)
+        with pytest.raises(ValueError, match="was written with other settings: choose another file"):
+            score_corpus(lm, TEXTS, path, resume=True, **FEW, seed=1)
+    score_corpus(lm, TEXTS, path, resume=True, **FEW)
+    assert all(of(path).read_bytes() == of(whole).read_bytes() for of in (Path, settings_file))
+
+
 @pytest.mark.parametrize("change", ["words", "frame"])
 def test_another_tokenizer_does_not_go_on_with_the_file(lm, whole, change):
     """The same texts and weights, and other token ids, or other special tokens around them."""
@@ -109,7 +127,7 @@ def test_another_tokenizer_does_not_go_on_with_the_file(lm, whole, change):
         other.suffix = []
     else:
         other.encode = lambda text: lm.encode(text).flip(0)
-    with pytest.raises(ValueError, match="another text number 0, or by another tokenizer"):
+    with pytest.raises(ValueError, match="another text on line 1, or by another tokenizer"):
         score_corpus(other, TEXTS, whole, resume=True, **FEW)
 
 
@@ -133,26 +151,20 @@ def test_parts_of_another_run_are_let_be(lm, whole, tmp_path):
     assert path.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("The cat sat on the mat.\n", "line 1 of .*is not from a file of scores"),
-    ("one line without an end", "line 1 of .*is not from a file of scores"),
-    ("[1, 2]\n", "line 1 of .*is not from a file of scores"),
-    ("{settings}nonsense\n", "line 2 of .*is not from a file of scores"),
-    ('{settings}{"text": [1], "digest": 5}\n', "line 2 of .*is not from a file of scores"),
-    ('{settings}{"text": 0, "digest": "{digest}"}\n', "line 2 of .*is not from a file of scores"),
-    ("{settings}{true}", "line 2 of .*is not from a file of scores"),
-    ("{settings}{nan}", "line 2 of .*is not from a file of scores"),
-    ("{settings}" + "[" * 10**5 + "\n", "line 2 of .*is not from a file of scores"),
+@pytest.mark.parametrize(("content", "bad"), [
+    ("The cat sat on the mat.\n", 1), ("[1, 2]\n", 1), ('{"line": [1], "digest": 5}\n', 1), ("{line}nonsense\n", 2),
+    ('{line}{"line": 0, "digest": "{digest}"}\n', 2), ("{line}{true}", 2), ("{line}{nan}", 2),
+    ("{line}" + "[" * 10**5 + "\n", 2),
 ])
-def test_what_is_no_file_of_scores_is_not_gone_on_with(lm, whole, tmp_path, content, message):
+def test_what_is_no_file_of_scores_is_not_gone_on_with(lm, whole, tmp_path, content, bad):
     path = tmp_path / "notes.txt"
-    head, line = whole.read_text().splitlines(keepends=True)[:2]
-    for name, by in {"settings": head, "digest": json.loads(line)["digest"], "true": line.replace(": 0,", ": true,", 1),
-                     "nan": re.sub('"area": [-.0-9]+', '"area": NaN', line)}.items():
+    line, other = whole.read_text().splitlines(keepends=True)[:2]
+    for name, by in {"line": line, "digest": json.loads(line)["digest"], "true": other.replace(": 2,", ": true,", 1),
+                     "nan": re.sub('"area": [-.0-9]+', '"area": NaN', other)}.items():
         content = content.replace(f"{{{name}}}", by)
     path.write_text(content, encoding="utf-8")
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"line {bad} of .*is not from a file of scores"):
         score_corpus(lm, TEXTS, path, resume=True, **FEW)
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
 
@@ -167,7 +179,7 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, whole, tmp_p
             score_corpus(lm, TEXTS[:1], path, part=part, parts=parts, **FEW)
         assert own.read_bytes() == whole.read_bytes()
     score_corpus(lm, TEXTS[:1], path, overwrite=True, **FEW)
-    assert [line["text"] for line in read_scores(path)] == [0]
+    assert [line["line"] for line in read_scores(path)] == [1]
 
 
 def test_what_is_to_be_replaced_stays_until_there_are_new_scores(lm, whole, tmp_path, monkeypatch):
@@ -220,8 +232,8 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(corpus_scores, "_score", lambda *_: pytest.fail("nothing is left to be scored"))
     command.main([*map(str, words), "--curve", str(picture)])
     found = read_scores(path)
-    assert [line.pop("text") for line in found] == [*range(2, len(TEXTS) + 2)]
-    assert found == [{key: line[key] for key in line if key != "text"} for line in read_scores(whole)]
+    assert [line.pop("line") for line in found] == [*range(2, len(TEXTS) + 2)]
+    assert found == [{key: line[key] for key in line if key != "line"} for line in read_scores(whole)]
     assert "<svg" in picture.read_text()
     said = capsys.readouterr().out
     area = np.mean([line["area"] for line in found])
@@ -231,13 +243,13 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(("change", "message"), [
     (dict(texts=["the cat", "50 %"]), "does not know '50'"),
     (dict(seed=1), "was written with .*\"seed\": 0.*choose another file"),
-    (dict(texts=["a dog", *TEXTS[1:]]), "scores of another text number 0"),
-    (dict(texts=TEXTS[:2]), "scores of another text number"),
-    (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "scores of another text number 4"),  # it begins alike
-    (dict(texts=["the cat", "50 %", "%", "a dog"]), "text 1: .*does not know '50'.* .1 more of 4 cannot be scored"),
+    (dict(texts=["a dog", *TEXTS[1:]]), "scores of another text on line 1"),
+    (dict(texts=TEXTS[:2]), "scores of another text on line 3"),
+    (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "scores of another text on line 5"),  # it begins alike
+    (dict(texts=["the cat", "50 %", "%", "a dog"]), "line 2: .*does not know '50'.* .1 more of 4 cannot be scored"),
     (dict(texts=[]), "no texts"),
-    (dict(numbers=[1, 3]), "one for each of 35 texts, got 2"),
-    (dict(numbers=[*range(34), 33]), "numbers must increase"),
+    (dict(texts=[Text(2, "a dog"), Text(2, "a cat")]), "the lines of texts must increase"),
+    (dict(tokens=True), "was written with .*false.*choose another file"),
     (dict(part=2, parts=2), r"part must be one of 0..1, got 2"),
     (dict(overwrite=True), "either resume=True or overwrite=True"),
     (dict(num_orders=1), "num_orders must be 0 or at least 2"),
@@ -269,6 +281,15 @@ LATIN, SHORT = "latin.txt", "short.txt"
     (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text$"),
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
+    (["all.csv"], "all.csv has the columns id, text: say which is meant"),
+    (["all.csv", "--column", "tekst"], "all.csv has the columns id, text: say which is meant"),
+    (["all.csv", "--column", "3"], "line 1 of all.csv has 2 columns, of which .'3'. was asked for"),
+    (["open.tsv", "--column", "1"], "open.tsv is no table: line 2"),
+    (["no.fa"], "line 1 is no FASTA"),
+    (["torn.gz"], "torn.gz is a damaged archive"),
+    (["bad.txt", "--skip"], "no text is left that can be scored"),
+    ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
+    ([SHORT, "--given", "cat " * 510], "what is given has 510 tokens of the 510"),
     ([SHORT, "-o", SHORT, "--overwrite"], "--output short.txt is the file of texts too"),
     ([SHORT, "-o", "./" + SHORT, "--resume"], "--output short.txt is the file of texts too"),
     ([SHORT, "-o", "hard.txt", "--overwrite"], "--output hard.txt is the file of texts too"),
@@ -300,8 +321,10 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(folder, tmp_path,
     """What a user can do wrong, in the command's words; and before the model is asked anything."""
     monkeypatch.chdir(tmp_path)
     for name, content in ((LATIN, "\xe9t\xe9".encode("latin-1")), (SHORT, b"the cat\na dog\n"), ("empty.txt", b"\n \n"),
-                          ("wrong.txt", b"the cat\n\n5 %\n%\n".replace(b"5 ", b"")), ("long.txt", b"cat " * 600),
-                          ("drawn.svg", b"<svg/>")):
+                          ("wrong.txt", b"the cat\n\n%\n%\n"), ("long.txt", b"cat " * 600),
+                          ("drawn.svg", b"<svg/>"), ("all.csv", b"id,text\n1,the cat\n"), ("no.fa", b"AC\n>x\n"),
+                          ("open.tsv", b'the cat\n"a dog\n'), ("torn.gz", gzip.compress(b"the cat")[:-9]),
+                          ("bad.txt", b"%"), ("known.settings.json", b"{}")):
         (tmp_path / name).write_bytes(content)
     (tmp_path / "linked.txt").symlink_to(SHORT)
     (tmp_path / "dangling").symlink_to("nothing")
@@ -362,22 +385,22 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
 
 def test_files_beside_the_output_are_let_be(lm, tmp_path, monkeypatch):
     """What is written for the moment has a name that nobody else has, and is gone when writing fails."""
-    names = iter(["a", *"abcdefgh"])
+    names = iter(["a", *"abcdefghijk"])
     monkeypatch.setattr(files.secrets, "token_hex", lambda _: next(names))
     path = tmp_path / "s.jsonl"
-    for name in ("s.jsonl.new", "s.jsonl.a.new"):
+    for name in ("s.jsonl.new", "s.settings.json.a.new"):
         (tmp_path / name).write_text("mine")
     with pytest.raises(FileExistsError):
         score_corpus(lm, TEXTS[:1], path, **FEW)
     assert {file.read_text() for file in tmp_path.iterdir()} == {"mine"}
-    (tmp_path / "s.jsonl.a.new").unlink()
+    (tmp_path / "s.settings.json.a.new").unlink()
     score_corpus(lm, TEXTS[:1], path, **FEW)
     path.chmod(0o640)
     with pytest.raises(RuntimeError), files.replacing(path) as new:
         new.write_text("half")
         raise RuntimeError
     score_corpus(lm, TEXTS[:1], path, overwrite=True, **FEW)
-    assert {file.name for file in tmp_path.iterdir()} == {"s.jsonl", "s.jsonl.new"}
+    assert {file.name for file in tmp_path.iterdir()} == {"s.jsonl", "s.settings.json", "s.jsonl.new"}
     assert path.stat().st_mode & 0o777 == 0o640
 
 
@@ -386,7 +409,7 @@ def test_scores_that_are_no_numbers_are_refused(lm, tmp_path, value):
     """Of a network whose training went wrong."""
     other = copy.deepcopy(lm)
     other.model.get_output_embeddings().bias.data.fill_(-value)
-    with pytest.raises(ValueError, match="are NaN|no finite score for text number 0"):
+    with pytest.raises(ValueError, match="are NaN|no finite score for line 1"):
         score_corpus(other, TEXTS[:1], tmp_path / "s.jsonl", **FEW)
 
 
@@ -411,6 +434,82 @@ def test_what_goes_wrong_on_the_way_says_what_to_do(folder, tmp_path, monkeypatc
                       "--curve", str(tmp_path / "c.svg"), "--overwrite"])
 
 
+TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
+
+
+@pytest.mark.parametrize(("name", "content", "column", "found"), [
+    ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", None, [(1, "the cat", None), (3, "a dog", None)]),
+    ("t.csv.gz", gzip.compress(TABLE), 'te"xt', [(2, "the cat\nsat", None), (5, "a dog", None)]),
+    ("t.tsv", b"the cat\t1\na dog\t2\n", "1", [(1, "the cat", None), (2, "a dog", None)]),
+    ("t.txt", b"x\ta dog\n4\t\n", "2", [(1, "a dog", None)]),
+    ("t.fa", b"\n>one of two\nEV\nQL\n\n>\nK\n>none\n", None, [(2, "E V Q L", "one"), (6, "K", "")]),
+    ("-", b"the cat\n", None, [(1, "the cat", None)])])
+def test_texts_are_read_from_files_of_several_kinds(tmp_path, monkeypatch, name, content, column, found):
+    monkeypatch.chdir(tmp_path)
+    if name == "-":
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    else:
+        Path(name).write_bytes(content)
+    assert read_texts(Path(name), column) == found
+
+
+def test_two_columns_of_a_table_are_pairs(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(TABLE)
+    assert [*read_columns(path, ["more", "id;"])] == [(2, ["x", "1"]), (5, ["y", "2"]), (6, ["z", "3"])]
+    assert next(read_columns(path, ["3", "1"])) == (1, ["more", "id;"])
+
+
+def test_what_cannot_be_scored_is_left_out_where_that_is_said(folder, lm, tmp_path, monkeypatch, capsys, caplog):
+    """Token scores beside the rest; and where no bar is drawn, the log says how far a run is."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text("id,text\n1,the cat\n2,50\n3,a dog sat\n")
+    monkeypatch.setattr(corpus_scores, "LOG_SECONDS", 0)
+    command.main(["score", "t.csv", "--column", "text", "--model", str(folder), "-o", "s.jsonl", "--skip", "--tokens",
+                  "--orders", "0"])
+    assert "left out: line 3: the tokenizer does not know '50'" in capsys.readouterr().err
+    assert "2 of 2 texts" in caplog.text
+    first, second = read_scores(Path("s.jsonl"))
+    assert (first["line"], second["line"], second["text"]) == (2, 4, "a dog sat")
+    for key, later in (("token_scores", "none"), ("left_to_right", "all")):
+        found = lm.token_scores("a dog sat", later)
+        assert second["spellings"] == found.tokens and second[key] == pytest.approx(found.scores.tolist(), abs=1e-6)
+    assert json.loads(Path("s.settings.json").read_text())["tokens"] is True
+
+
+def test_the_command_compares_pairs(folder, lm, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    first, second = ["the cat sat on the mat", "50", "a dog ran"], ["a dog ran", "the cat", "a cat ran on"]
+    Path("a.txt").write_text("\n".join(first))
+    Path("b.txt").write_text("\n".join(second))
+    Path("p.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(first, second, strict=True)))
+    usual = ["--model", str(folder), "--passes", "300", "--skip", "--given", "the cat"]
+    command.main(["compare", "a.txt", "b.txt", "-o", "c.jsonl", *usual])
+    said = capsys.readouterr()
+    command.main(["compare", "p.tsv", "-o", "d.jsonl", "--columns", "2", "1", *usual])
+    there, back = (read_scores(Path(name)) for name in ("c.jsonl", "d.jsonl"))
+    assert [line["line"] for line in there] == [1, 3] and there[0]["first"] == back[0]["second"] == first[0]
+    found = compare(lm.given("the cat"), [(first[k], second[k]) for k in (0, 2)], num_passes=300,
+                    generator=draws.seeded(0, 0))
+    assert [line["difference"] for line in there] == [pair.difference for pair in found]
+    assert "left out: line 2" in said.err and "2 pairs, " in said.out and f"{found[0].difference:.2f} +-" in said.out
+    signs = np.sign([[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found])
+    alike = np.mean(signs[:, 0] == signs[:, 1])
+    assert re.search(rf"alike by area and pseudo-log-likelihood +{alike:.1%}", said.out)
+    assert re.search(rf"first likelier by left to right +{(signs[:, 2] > 0).mean():.1%}", said.out)
+    for words, message in ((["a.txt", "b.txt", "-o", "c.jsonl"], "c.jsonl exists.*--overwrite"),
+                           (["a.txt", "a.txt", "-o", "a.txt"], "is the file of texts too"),
+                           (["a.txt", "p2.txt"], "a.txt holds 3 texts, p2.txt 1"), (["e.tsv"], "holds no pair"),
+                           (["p.tsv", "--level", "2"], "level must lie in"), (["p.tsv", "-o", "b"], "is no ordinary")):
+        Path("p2.txt").write_text("a dog")
+        Path("e.tsv").touch()
+        Path("b").mkdir(exist_ok=True)
+        with pytest.raises(SystemExit, match=message):
+            command.main(["compare", *words, *usual])
+    with pytest.raises(SystemExit, match="line 2: the tokenizer does not know '50'"):
+        command.main(["compare", "p.tsv", "--model", str(folder)])
+
+
 def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, monkeypatch):
     (tmp_path / "t.txt").write_text("the cat")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -423,12 +522,12 @@ def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, 
 
 def test_scores_without_orders_or_errors_are_valid_json(lm, tmp_path):
     path = score_corpus(lm, TEXTS[:2], tmp_path / "s.jsonl", num_sizes=3, num_masks=1, num_orders=0)
-    line = json.loads(path.read_text().splitlines()[1], parse_constant=pytest.fail)
-    assert line["area_error"] is line["order_spread"] is None
+    line = json.loads(path.read_text().splitlines()[0], parse_constant=pytest.fail)
+    assert line["area_error"] is line["order_spread"] is line["order_sums"] is None
     said = command._summary(read_scores(path))
     assert "2 texts" in said and "spread over orders" not in said and "nan" not in said
     one = command._summary(read_scores(path)[:1])
-    assert one.startswith("1 text, 3 tokens") and "nan" not in one and "+-" not in one
+    assert one.startswith("1 text, 3 tokens") and " bits" in one and "nan" not in one and "+-" not in one
     assert torch.tensor([line["area"]]).isfinite()
 
 

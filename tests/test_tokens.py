@@ -1,13 +1,18 @@
 """Scores of tokens, and models that come with code of their own or from a place in a repository."""
 
 import json
+import tempfile
 
+import fakes
 import pytest
 import torch
+import transformers
 from fakes import saved_network
 
-from mptlml import __version__
-from mptlml.text import MaskedLM, command
+from mptlml import __version__, estimate_area, exact_curve
+from mptlml.testing import check_model
+from mptlml.text import FromLogits, MaskedLM, command
+from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch
 from torch import nn
@@ -64,6 +69,82 @@ def test_the_scores_of_tokens_are_spelt_and_sum_to_the_pseudo_log_likelihood(lm)
     assert found.scores.sum() == pytest.approx(lm.pseudo_log_likelihood(["the cat sat"]).item(), abs=1e-6)
     ids = lm.encode("the cat sat")
     assert found.scores == pytest.approx(lm.masked_marginals("the cat sat")[range(3), ids].numpy(), abs=1e-6)
+    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(0)  # its terms are those of the tokens 2, 1, 0
+    assert lm.token_scores("the cat sat", "all").scores == pytest.approx(left.numpy(), abs=1e-6)
+
+
+def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
+    """Kauf and Ivanova's rule, against a loop; and where all words are whole it changes nothing."""
+    lm = fakes.random_network(make_tokenizer(["the cat sat on the mats a dog"] * 9, 34))
+    texts = ["the dog cats sat", "mats"]
+    pieces = [lm.tokenizer.convert_ids_to_tokens(lm.encode(text).tolist()) for text in texts]
+    assert any(piece.startswith("##") for piece in pieces[0])
+    for text, spelt, found in zip(texts, pieces, lm.single_scores(texts, "word"), strict=True):
+        ids, starts = lm.encode(text), [k for k, piece in enumerate(spelt) if not piece.startswith("##")]
+        for j in range(len(ids)):
+            end = min([start for start in starts if start > j], default=len(ids))
+            observed = torch.tensor([k < j or k >= end for k in range(len(ids))])
+            truth = lm.at_length(len(ids)).conditional_log_prob(ids.double(), observed)[j].item()
+            assert found[j].item() == pytest.approx(truth, abs=1e-5)
+    assert lm.pseudo_log_likelihood(texts, "word")[0] != lm.pseudo_log_likelihood(texts)[0]
+    corpus = lm.sentences(texts)
+    for call in (lambda: lm.single_scores(corpus, "word"), lambda: lm.single_scores(texts, "some")):
+        with pytest.raises(ValueError, match="needs texts, and a tokenizer that tells words|must be one of"):
+            call()
+
+
+def test_what_is_given_is_seen_and_not_scored(lm):
+    """Before and after: the scores are those of the whole text under masks that hide nothing of what is given."""
+    ids, there = lm.encode("the cat sat on the mat"), lm.given("the cat", "mat")
+    assert there.max_tokens == lm.max_tokens - 3 and there.encode("sat on the").tolist() == ids[2:5].tolist()
+    observed = torch.tensor([True, False, False])
+    whole = torch.cat([torch.ones(2).bool(), observed, torch.ones(1).bool()])
+    truth = lm.at_length(6).conditional_log_prob(ids, whole)[2:5]
+    torch.testing.assert_close(there.at_length(3).conditional_log_prob(ids[2:5], observed), truth)
+    assert lm.given(after="mat").pseudo_log_likelihood(["a dog"]) != lm.pseudo_log_likelihood(["a dog"])
+    with pytest.raises(ValueError, match="give at least one"):
+        lm.given()
+
+
+def test_token_dropout_is_told():
+    """ESM-2's rule: with letters apart or together, a sequence is read alike."""
+    letters = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write("\n".join(letters))
+        file.flush()
+        tokenizer = transformers.EsmTokenizer(file.name)
+    size = dict(vocab_size=len(letters), mask_token_id=24, pad_token_id=1, hidden_size=16, num_hidden_layers=1,
+                num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
+    with pytest.warns(UserWarning, match="EsmForMaskedLM multiplies its embeddings by 0.88"):
+        lm = MaskedLM.random(transformers.EsmConfig(**size, token_dropout=True), tokenizer, seed=0)
+    assert torch.equal(lm.encode("E V Q L"), lm.encode("EVQL"))
+    MaskedLM.random(transformers.EsmConfig(**size, token_dropout=False), tokenizer, seed=0)
+
+
+def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generator):
+    """It obeys the laws; a frame is cut off, and a time filled in, by the function itself."""
+    space = {}
+    exec(CODE, space)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = space["Network"](space["Settings"](vocab_size=9)).eval()
+    model = FromLogits(lambda ids: network(ids, time=0.5).logits[..., :8], 8, 5)
+    check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
+    exact = exact_curve(model, torch.tensor([[0, 1, 2, 3, 4]])).area().mean
+    found = estimate_area(model, torch.tensor([[0, 1, 2, 3, 4]]), 60, generator=generator)
+    assert abs(found.mean - exact) < 4 * found.stderr
+    ids = lm.encode("the cat sat")
+    frame = torch.tensor([lm.prefix]), torch.tensor([lm.suffix])
+
+    def framed(ids):
+        before, after = (part.expand(len(ids), -1) for part in frame)
+        return lm.model(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
+
+    same = FromLogits(framed, lm.tokenizer.mask_token_id, 3, batch_rows=2)
+    assert exact_curve(same, ids[None]).area().mean == pytest.approx(
+        exact_curve(lm.at_length(3), ids[None]).area().mean, abs=1e-5)
+    with pytest.raises(ValueError, match=r"must have shape \(1, 3, V\), got \(1, 5, 9\)"):
+        FromLogits(lambda ids: network(torch.zeros(1, 5).long()).logits, 8, 3)
 
 
 def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm, tmp_path):

@@ -1,5 +1,7 @@
-"""Masked language models of others: read as conditional models, their curves over text, and scores of a corpus."""
+"""Masked language models of others: read as conditional models, their curves over text, scores of a corpus, pairs."""
 
+from .logits import FromLogits
 from .masked_lm import MaskedLM
+from .pairs import compare, single_mutants
 
-__all__ = ["MaskedLM"]
+__all__ = ["FromLogits", "MaskedLM", "compare", "single_mutants"]

@@ -6,6 +6,7 @@ chain rule, which by Jensen's inequality bounds the log of the mixture over orde
 """
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from .passes import NO_TOKEN, Passes, Rows
 from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
+LATER = ("none", "word", "all")  # which later tokens are hidden beside the one that is predicted
 
 
 class TokenScores(NamedTuple):
@@ -141,6 +143,23 @@ class MaskedLM(Passes):
                              f"{_spelling(word, self.tokenizer)}, or say allow_unknown=True")
         return ids
 
+    def given(self, before: str = "", after: str = "") -> "MaskedLM":
+        """The model for what stands between two texts that it always sees: its scores are log p(text | before, after).
+
+        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone. Each text is cut
+        into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by a space.
+        Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
+        """
+        before_ids, after_ids = (self._ids(part) if part else [] for part in (before, after))
+        room = self.max_tokens - len(before_ids) - len(after_ids)
+        if room == self.max_tokens or room < 1:
+            raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} that the "
+                             "model takes: give at least one, and leave room for a text")
+        there = copy.copy(self)
+        there.prefix, there.suffix = [*self.prefix, *before_ids], [*after_ids, *self.suffix]
+        there.max_tokens, there._padded = room, {}
+        return there
+
     def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens: a ConditionalModel, which `score` can work on."""
         return AtLength(self, num_tokens)
@@ -175,7 +194,7 @@ class MaskedLM(Passes):
         found: list[Any] = [None] * len(lengths)
         for i, answer in self.answers(lengths, [num_masks * len(every[length]) for length in lengths], masked):
             size = every[lengths[i]].repeat_interleave(num_masks)
-            scores = _mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
+            scores = mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
                                  True, corpus.num_words[i], scores.numpy(), seeds[i])
@@ -199,7 +218,7 @@ class MaskedLM(Passes):
             masks = [random_masks(lengths[i], size, generator=generator) for i, size in zip(own, asked, strict=True)]
             for k, answer in self.answers([lengths[i] for i in own], list(map(len, asked)),
                                           lambda k: self._hide(corpus.rows[own[k]], ~masks[k])):
-                found[texts == own[k]] = _mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
+                found[texts == own[k]] = mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
             return found
 
         sizes = np.array(lengths)
@@ -211,16 +230,37 @@ class MaskedLM(Passes):
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
-    def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus) -> Tensor:
+    def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
-        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). Raises ValueError as `sentences`.
+        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides with each
+        token the later ones of its own word (Kauf and Ivanova 2023); "all" hides all later ones, which is the chain
+        rule from left to right. Raises ValueError as `sentences`; for "word", a Corpus or a tokenizer that does not
+        tell words.
         """
-        corpus = self._corpus(texts)
-        lengths, total = corpus.lengths, torch.zeros(len(corpus.rows), dtype=torch.float64)
-        for i, answer in self.answers(lengths, lengths, lambda i: self._one_by_one(corpus.rows[i])):
-            total[i] = answer.sum()
-        return total
+        found = self.single_scores(texts, hide_later)
+        return torch.stack([scores.sum() for scores in found])
+
+    @torch.no_grad()
+    def single_scores(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> list[Tensor]:
+        """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text."""
+        check_choice(hide_later, LATER, "hide_later")
+        corpus, found = self._corpus(texts), {}
+        words = [torch.zeros(len(ids)) if hide_later == "all" else torch.arange(len(ids)) for ids in corpus.rows]
+        if hide_later == "word":
+            if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
+                raise ValueError('hide_later="word" needs texts, and a tokenizer that tells words (is_fast)')
+            read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+            words = [torch.tensor(read.word_ids(i)) for i in range(len(corpus.rows))]
+
+        def singly(i: int) -> Rows:
+            ids, asked = corpus.rows[i], torch.eye(len(corpus.rows[i])).bool()
+            hidden = (words[i] == words[i][:, None]).triu()
+            return dataclasses.replace(self._hide(ids, hidden), asked=asked)
+
+        for i, answer in self.answers(corpus.lengths, corpus.lengths, singly):
+            found[i] = answer
+        return [found[i] for i in range(len(corpus.rows))]
 
     @torch.no_grad()
     def masked_marginals(self, text: str) -> Tensor:
@@ -230,16 +270,15 @@ class MaskedLM(Passes):
         (Meier et al. 2021). Raises ValueError as `encode`.
         """
         ids = self.encode(text)
-        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._one_by_one(ids), vocabulary=True)
+        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._hide(ids, torch.eye(len(ids)).bool()),
+                                      vocabulary=True)
         return answer
 
-    @torch.no_grad()
-    def token_scores(self, text: str) -> TokenScores:
+    def token_scores(self, text: str, hide_later: str = "none") -> TokenScores:
         """log p(x_j | all others) of each token, with its spelling: TokenScores. Their sum is the
-        pseudo-log-likelihood. Raises ValueError as `encode`."""
-        ids = self.encode(text)
-        [(_, answer)] = list(self.answers([len(ids)], [len(ids)], lambda _: self._one_by_one(ids)))
-        return TokenScores(self.tokenizer.convert_ids_to_tokens(ids.tolist()), answer)
+        pseudo-log-likelihood, whose `hide_later` this takes too. Raises ValueError as `encode`."""
+        spelt = self.tokenizer.convert_ids_to_tokens(self.encode(text).tolist())
+        return TokenScores(spelt, self.single_scores([text], hide_later)[0])
 
     def chain_rule(self, text: str | Tensor, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
@@ -291,11 +330,8 @@ class MaskedLM(Passes):
         """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""
         return Rows.hiding(ids, hidden, self.tokenizer.mask_token_id)
 
-    def _one_by_one(self, ids: Tensor) -> Rows:
-        return self._hide(ids, torch.eye(len(ids)).bool())
 
-
-def _mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
+def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
     """The mean over each mask's own answers, which stand one after the other: [masks] for sizes [masks]."""
     mask = torch.arange(len(sizes)).repeat_interleave(sizes)
     return answer.new_zeros(len(sizes)).index_add(0, mask, answer) / sizes

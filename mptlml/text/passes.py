@@ -5,6 +5,7 @@ answers where it is asked only: memory is bounded by the rows of one text and th
 there are.
 """
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds 
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
+TOKEN_DROPOUT = ("{} multiplies its embeddings by 0.88 / (1 - share of masked tokens) (token_dropout): where most are "
+                 "masked, its scores measure this rule too")
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
 
@@ -71,6 +74,8 @@ class Passes:
             raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
         self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
+        if getattr(model.config, "token_dropout", False):
+            warnings.warn(TOKEN_DROPOUT.format(type(model).__name__), stacklevel=3)
         self.dtype = dtype
         self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
         try:

@@ -1,0 +1,103 @@
+"""Texts from files: one per line, a column of a table, or FASTA; plain or gzipped, or from the standard input."""
+
+import csv
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+STDIN = Path("-")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+FASTA = (".fasta", ".fa", ".faa")
+
+
+class Text(NamedTuple):
+    """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, else None."""
+
+    line: int
+    text: str
+    name: str | None = None
+
+
+def read_texts(path: Path, column: str | None = None) -> list[Text]:
+    """The texts of a file, in order; blank ones are left out.
+
+    .csv and .tsv (and any file with `column`): a column, by its name in the first line, or by its number from 1 where
+    no line names it. .fasta, .fa, .faa: sequences, their letters with spaces between. Else one text per line. Any of
+    them may be gzipped. "-" is the standard input. Raises ValueError: nothing to be read, no such column, another
+    encoding than UTF-8; OSError.
+    """
+    kind = _kind(path)
+    if column is not None or kind in DELIMITERS:
+        found = [Text(line, cells[0]) for line, cells in read_columns(path, column and [column])]
+    elif kind in FASTA:
+        found = list(_sequences(_content(path)))
+    else:
+        found = [Text(line, text) for line, text in enumerate(_content(path).split("\n"), 1)]
+    found = [each._replace(text=each.text.strip()) for each in found if each.text.strip()]
+    if not found:
+        raise ValueError(f"{path} holds no text")
+    return found
+
+
+def read_columns(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, list[str]]]:
+    """The cells of some columns of a table, and the line of the file on which each row begins; blank rows are left out.
+
+    columns: as in `read_texts`, all by name or all by number. Raises ValueError as it.
+    """
+    rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=DELIMITERS.get(_kind(path), "\t"), strict=True)
+    places: list[int] | None = None
+    before = 0
+    try:
+        for row in rows:
+            line, before = before + 1, rows.line_num
+            if places is None:
+                columns = columns or [""]
+                numbered = all(map(str.isdecimal, columns))
+                if not numbered and set(columns) - set(row):
+                    raise ValueError(f"{path} has the columns {', '.join(row)}: say which is meant")
+                places = [int(name) - 1 if numbered else row.index(name) for name in columns]
+                if not numbered:
+                    continue
+            if not any(row):
+                continue
+            if not 0 <= min(places) <= max(places) < len(row):
+                raise ValueError(f"line {line} of {path} has {len(row)} columns, of which {columns} was asked for")
+            yield line, [row[place] for place in places]
+    except csv.Error as error:
+        raise ValueError(f"{path} is no table: line {rows.line_num}: {error}") from None
+
+
+def _kind(path: Path) -> str:
+    """The ending of a name that says what the file holds, such as .csv, also of x.csv.gz."""
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+
+
+def _content(path: Path) -> str:
+    """A whole file. Raises ValueError: not UTF-8, or a damaged archive; OSError."""
+    raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+    try:
+        if raw.startswith(b"\x1f\x8b"):
+            raw = gzip.decompress(raw)
+        return raw.decode("utf-8-sig")  # with or without a mark of the byte order
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is a damaged archive: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not a text file in UTF-8: {error}") from None
+
+
+def _sequences(content: str) -> Iterator[Text]:
+    """The records of FASTA, each by the first word after its >. Raises ValueError: text before the first."""
+    record = Text(1, "")
+    for number, line in enumerate(content.splitlines(), 1):
+        if line.startswith(">"):
+            yield record
+            record = Text(number, "", next(iter(line[1:].split()), ""))
+        elif record.name is None and line.strip():
+            raise ValueError(f"line {number} is no FASTA: a sequence begins with a line of > and its name")
+        else:
+            record = record._replace(text=f"{record.text} {' '.join(line.strip())}")
+    yield record

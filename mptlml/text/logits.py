@@ -1,0 +1,47 @@
+"""Networks outside of Hugging Face transformers: a function from token ids to logits, read as a conditional model."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..checks import check_count, check_known, check_shapes, check_vocabulary
+from ..protocol import at_masked
+
+
+class FromLogits:
+    """A ConditionalModel of rows of D token ids, from what a masked network answers: `score` can work on it.
+
+    logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A time, a frame of
+    special tokens or another device is its own affair: `lambda ids: network(ids, time)[:, 1:-1]`. batch_rows: the
+    most rows that it is asked about at once. V is found by asking once. Raises ValueError: answers
+    of another shape, a mask_id or counts out of range.
+    """
+
+    def __init__(self, logits: Callable[[Tensor], Tensor], mask_id: int, num_tokens: int, *,
+                 batch_rows: int = 64) -> None:
+        self.logits, self.mask_id, self.num_tokens = logits, check_count(mask_id, "mask_id", at_least=0), \
+            check_count(num_tokens, "num_tokens")
+        self.batch_rows = check_count(batch_rows, "batch_rows")
+        with torch.no_grad():
+            found = logits(torch.full((1, num_tokens), mask_id))
+        if found.ndim != 3 or found.shape[:2] != (1, num_tokens):
+            raise ValueError(f"logits of ids of shape (1, {num_tokens}) must have shape (1, {num_tokens}, V), "
+                             f"got {tuple(found.shape)}")
+        self.vocab_size = found.shape[-1]
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]; x [..., D] and observed [..., D] broadcast."""
+        check_shapes(x, observed, self.num_tokens)
+        check_vocabulary(x, observed, self.vocab_size)
+        ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+        shown = torch.where(seen, ids, self.mask_id).reshape(-1, self.num_tokens)
+        parts = [self.logits(part).to(x.device) for part in shown.split(self.batch_rows)]
+        found = check_known(torch.cat(parts))
+        return found.to(torch.promote_types(found.dtype, torch.float32)).log_softmax(-1).view(*ids.shape, -1)
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens."""
+        found = self.vocabulary_log_prob(x, observed)
+        ids = torch.nan_to_num(x).long().expand(found.shape[:-1])
+        return at_masked(found.gather(-1, ids[..., None])[..., 0], x, observed)

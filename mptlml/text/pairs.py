@@ -1,0 +1,199 @@
+"""Which of two texts is likelier, and is that sure: differences of areas under shared masks, and all single mutants.
+
+A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens with the lowest
+keys. Seen alone, a text is asked under a random size and random masks of that size, so D times its score has its area
+as mean. Tokens that two texts have in common share their keys, so they are hidden together, or nearly so where lengths
+differ: the difference of the two scores has the difference of the areas as mean, and less noise. Small masks that
+hide what differs are rare and count much, so half of the shares are drawn evenly in log t, and weighted accordingly.
+"""
+
+import difflib
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from .. import draws
+from ..checks import check_count
+from .masked_lm import MaskedLM, mean_by_mask
+from .passes import Rows
+
+STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
+EFFECT = 0.05**0.5  # prior standard deviation of mean / deviation of rounds; small, so that few rounds decide nothing
+FIRST, GROWTH = 13, 1.25  # rounds before the first look; by how much they grow until the next
+
+
+class Comparison(NamedTuple):
+    """The first text of a pair minus the second, in nats: above 0 where the first is likelier.
+
+    difference: of the areas, with its standard error; low and high: a confidence sequence around it, valid at every
+    look; sure: 0 lies outside; passes: rows asked for these. The differences of the pseudo-log-likelihoods and of the
+    chain rules from left to right are exact.
+    """
+
+    difference: float
+    error: float
+    low: float
+    high: float
+    sure: bool
+    passes: int
+    pseudo_log_likelihood: float
+    left_to_right: float
+
+
+class Mutants(NamedTuple):
+    """All single mutants of a text of D tokens: row j, column v has words[v] at place j. Nats, minus the text's own.
+
+    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D, V]:
+    differences of the areas, with standard errors [D, V] over masks that all mutants share. 0 for the text itself.
+    """
+
+    words: list[str]
+    masked_marginals: Tensor
+    areas: Tensor
+    errors: Tensor
+
+
+def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]], *, num_passes: int = 10_000, level: float = 0.95,
+            generator: Generator) -> list[Comparison]:
+    """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
+
+    A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is sure at
+    `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean
+    of normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024, arXiv:2310.03722); the
+    noise of masks is skewed, and what that does to the level is tested. It holds for each pair, not for all at once.
+    What is drawn for a pair follows from the generator and its place in the list. Raises ValueError: texts that cannot
+    be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must lie in (0, 1), got {level!r}")
+    most = check_count(num_passes, "num_passes", at_least=2 * STRATA * FIRST) // (2 * STRATA)
+    corpus = lm.sentences([text for pair in pairs for text in pair])
+    ids, seed = corpus.rows, draws.seed(generator)
+    keys = [shared_keys(ids[2 * k].tolist(), ids[2 * k + 1].tolist()) for k in range(len(pairs))]
+    own = [draws.seeded(seed, k) for k in range(len(pairs))]
+    rounds = np.zeros((len(pairs), 0))
+    found: list[tuple[float, float, float, int]] = [(0.0, math.nan, math.inf, 0)] * len(pairs)
+    going = [*range(len(pairs))]
+    while going and rounds.shape[1] < most:
+        more = min(most, max(FIRST, math.ceil(rounds.shape[1] * GROWTH))) - rounds.shape[1]
+        hidden, weight = {}, {}
+        for k in going:
+            share, weight[k] = shares(more, STRATA, len(ids[2 * k]), own[k])
+            key = draws.rand((more * STRATA, 1 + max(map(max, keys[k]))), None, own[k])
+            for side in (0, 1):
+                hidden[2 * k + side] = hide(key[:, keys[k][side]], share.flatten())
+        areas = _areas(lm, ids, hidden)
+        new = np.full((len(pairs), more), np.nan)
+        for k in going:
+            new[k] = ((areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()).mean(1)
+        rounds = np.concatenate([rounds, new], 1)
+        count = rounds.shape[1]
+        for k in going:
+            mean, error = float(rounds[k].mean()), float(rounds[k].std(ddof=1)) / math.sqrt(count)
+            found[k] = mean, error, half_width(count, error, level), 2 * STRATA * count
+        going = [k for k in going if abs(found[k][0]) <= found[k][2] and found[k][1] > 0]
+    exact = [-lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0] for later in ("none", "all")]
+    return [Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, pseudo, left)
+            for (mean, error, half, passes), pseudo, left in zip(found, *map(Tensor.tolist, exact), strict=True)]
+
+
+@torch.no_grad()
+def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes: int = 16,
+                   generator: Generator) -> Mutants:
+    """All texts that have one of `words`, such as the letters of residues, in one place of `text`: Mutants.
+
+    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers for all
+    words there; where the place is seen, each mutant is asked by itself: (words - 1) x D x num_passes / 2 rows on
+    average. Raises ValueError: as `encode`, a word that is not one token, another number of masks.
+    """
+    ids, own = lm.encode(text), [lm.encode(word) for word in words]
+    if not own or max(map(len, own)) > 1:
+        raise ValueError(f"words must be single tokens, at least one, got {list(words)}")
+    if check_count(num_passes, "num_passes", at_least=4) % 4:
+        raise ValueError(f"num_passes must be a multiple of 4, since each stratum is drawn twice, got {num_passes}")
+    length, columns = len(ids), torch.cat(own)
+    share, weight = shares(2, num_passes // 2, length, generator)
+    hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
+    [(_, answer)] = lm.answers([length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True)
+    at_once = answer.new_zeros(*hidden.shape, len(words))
+    at_once[hidden] = answer[:, columns] - answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
+    value = at_once * (length / hidden.sum(1).double())[:, None, None]  # [masks, D, V]
+    wild = _scores(answer.gather(1, ids.expand_as(hidden)[hidden][:, None])[:, 0], hidden)
+
+    def mutated(j: int) -> Rows:
+        """The mutants of place j under the masks that show it, mask by mask."""
+        seen, other = hidden[~hidden[:, j]], columns[columns != ids[j]]
+        there = ids.repeat(len(seen), len(other), 1)
+        there[..., j] = other
+        asked = seen[:, None].expand_as(there).flatten(0, 1)
+        return Rows(there.flatten(0, 1), torch.where(asked, lm.tokenizer.mask_token_id, there.flatten(0, 1)), asked)
+
+    counts = [int((~hidden[:, j]).sum()) * int((columns != ids[j]).sum()) for j in range(length)]
+    places = [j for j in range(length) if counts[j]]
+    for k, scores in lm.answers([length] * len(places), [counts[j] for j in places], lambda k: mutated(places[k])):
+        j, seen = places[k], (~hidden[:, places[k]]).nonzero()[:, 0]
+        by_mask = _scores(scores, mutated(j).asked).view(len(seen), -1)
+        value[seen[:, None], j, (columns != ids[j]).nonzero()[:, 0]] = by_mask - wild[seen, None]
+    value *= weight.view(-1, 1, 1)
+    pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
+    marginals = lm.masked_marginals(text)
+    return Mutants([*words], marginals[:, columns] - marginals.gather(1, ids[:, None]), value.mean(0),
+                   pairs.square().sum(0).sqrt() / num_passes)
+
+
+def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Shares t in (0, 1] and their weights, [rounds, strata] each: the mean of weight x f(t) is that of f over (0, 1].
+
+    Half of the strata are equal parts of t, half of log(t + 1 / D).
+    """
+    half, least = strata // 2, 1 / num_tokens
+    place = 1 - (torch.arange(strata) % half + draws.rand((rounds, strata), None, generator)) / half
+    span = math.log1p(num_tokens)  # of the logarithm
+    share = torch.where(torch.arange(strata) < half, place, least * torch.expm1(place * span))
+    return share, 2 / (1 + 1 / ((share + least) * span))
+
+
+def hide(keys: Tensor, share: Tensor) -> Tensor:
+    """Where a text hides its tokens: bool [n, D], the ceil(t D) lowest of keys [n, D] for shares t [n] in (0, 1]."""
+    size = (share * keys.shape[1]).ceil().clamp(1, keys.shape[1])
+    return keys.argsort(-1).argsort(-1) < size[:, None]
+
+
+def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]:
+    """Which key each token of two texts takes, numbered from 0: what they have in common, in order, takes the same.
+
+    So do tokens that stand in for each other, as many as both have between what is common.
+    """
+    there = [*range(len(one), len(one) + len(other))]
+    for _, start, stop, begin, end in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+        both = min(stop - start, end - begin)
+        there[begin: begin + both] = range(start, start + both)
+    return [*range(len(one))], there
+
+
+def half_width(count: int, error: float, level: float) -> float:
+    """Half of a confidence sequence around the mean of `count` normal values, whose standard error is `error`.
+
+    Where the effect mean / deviation is normal with standard deviation EFFECT, and the deviation of no known scale, the
+    Bayes factor against any mean is a test martingale (Wang and Ramdas 2024). Infinite for few values.
+    """
+    spread = 1 + count * EFFECT**2
+    ratio = (math.sqrt(spread) / (1 - level)) ** (2 / count)
+    return math.inf if ratio >= spread else error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
+
+
+def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> dict[int, np.ndarray]:
+    """D times the score of texts under masks [n, D] of theirs, nats per text [n]: their area on average."""
+    texts = [*hidden]
+    each = lm.answers([len(ids[i]) for i in texts], [len(hidden[i]) for i in texts],
+                      lambda k: lm._hide(ids[texts[k]], hidden[texts[k]]))
+    return {texts[k]: _scores(answer, hidden[texts[k]]).numpy() for k, answer in each}
+
+
+def _scores(answer: Tensor, hidden: Tensor) -> Tensor:
+    """D times the mean of the answers to each mask [n, D], which stand one after the other: [n]."""
+    return hidden.shape[1] * mean_by_mask(answer, hidden.sum(1))

@@ -1,0 +1,160 @@
+"""Pairs of texts: differences under shared masks by enumeration, the error of a sure sign, and single mutants."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from fakes import saved_network
+from scipy import stats
+
+from mptlml import draws, exact_curve
+from mptlml.text import compare, single_mutants
+from mptlml.text.pairs import EFFECT, FIRST, STRATA, half_width, hide, shared_keys, shares
+
+WILD = "the cat sat on the mat"
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory):
+    made = saved_network(tmp_path_factory.mktemp("model"), "the cat sat on the mat a dog ran")
+    made.model.double()
+    return made
+
+
+def exact_area(lm, text):
+    ids = lm.encode(text)
+    return exact_curve(lm.at_length(len(ids)), ids[None]).area().mean
+
+
+def score(lm, ids, hidden):
+    """D times the mean log-probability of what is hidden [n, D], nats [n], mask by mask."""
+    model = lm.at_length(len(ids))
+    with torch.no_grad():
+        each = [model.conditional_log_prob(ids.double(), ~mask).sum() / mask.sum() for mask in hidden]
+    return torch.stack(each) * len(ids)
+
+
+@pytest.mark.parametrize(("one", "other", "keys"), [
+    ("the cat sat", "the dog sat", [0, 1, 2]), ("the cat sat on", "a cat sat", [0, 1, 2]),
+    ("a dog ran", "ran", [2]), ("the cat", "on the mat", [2, 0, 1]), ("cat", "a dog", [0, 2])])
+def test_the_difference_of_areas_is_the_mean_over_shared_keys_and_shares(lm, one, other, keys):
+    """Every order of the keys, at the middle of every step of the share: the mean is that of all masks of both."""
+    ids = [lm.encode(text) for text in (one, other)]
+    both = shared_keys(*(part.tolist() for part in ids))
+    assert both[1] == keys
+    orders = torch.tensor([*itertools.permutations(range(max(map(max, both)) + 1))]).double()
+    steps = math.lcm(*map(len, ids))
+    share = (torch.arange(steps) + 0.5) / steps
+    means = [score(lm, part, hide(orders[:, key].repeat_interleave(steps, 0), share.repeat(len(orders)))).mean()
+             for part, key in zip(ids, both, strict=True)]
+    for mean, text in zip(means, (one, other), strict=True):
+        assert mean.item() == pytest.approx(exact_area(lm, text), abs=1e-9)
+
+
+def test_weighted_shares_give_every_size_its_part(generator):
+    share, weight = shares(1, 40_000, 7, generator)
+    size = (share * 7).ceil()
+    assert share.min() > 0 and share.max() <= 1 + 1e-12 and (share < 0.01).float().mean() > 0.015
+    for m in range(1, 8):
+        assert ((size == m) * weight).mean().item() == pytest.approx(1 / 7, rel=2e-3)
+
+
+@pytest.mark.parametrize(("other", "saved"), [(WILD.replace("mat", "dog"), 2), (WILD + " a", 1.5)])
+def test_shared_masks_save_passes(lm, other, saved, generator):
+    """Their variance, over that of masks of each text's own: how many times more passes those would take."""
+    ids = [lm.encode(text) for text in (WILD, other)]
+    both, values = shared_keys(*(part.tolist() for part in ids)), []
+    share = draws.rand((400,), None, generator)
+    for keys in (both, (both[0], [key + 20 for key in both[1]])):
+        key = draws.rand((400, 40), None, generator)
+        values.append(np.subtract(*(score(lm, part, hide(key[:, own], 1 - share)).numpy()
+                                    for part, own in zip(ids, keys, strict=True))))
+    assert values[1].var() / values[0].var() > saved
+
+
+def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
+    pairs = [(WILD, "a dog ran"), ("a dog ran", WILD), (WILD, WILD), ("cat", "dog"), (WILD, WILD.replace("mat", "cat"))]
+    found = compare(lm, pairs, num_passes=3000, generator=generator)
+    for (one, other), pair in zip(pairs, found, strict=True):
+        truth = exact_area(lm, one) - exact_area(lm, other)
+        assert pair.low - 1e-6 <= truth <= pair.high + 1e-6 and abs(pair.difference - truth) <= 4 * pair.error + 1e-6
+        pseudo = lm.pseudo_log_likelihood([one, other])
+        assert pair.pseudo_log_likelihood == pytest.approx((pseudo[0] - pseudo[1]).item(), abs=1e-6)
+        left = [lm.chain_rule(text, [[*range(len(lm.encode(text)))][::-1]]).sum().item() for text in (one, other)]
+        assert pair.left_to_right == pytest.approx(left[0] - left[1], abs=1e-6)
+        assert pair.sure == (pair.low > 0 or pair.high < 0)
+    assert found[0].sure and found[0].difference < 0 < found[1].difference
+    assert found[0].passes < 400 and found[3].passes == 2 * STRATA * FIRST  # no more than it takes
+    assert not found[2].sure and found[2].difference == 0 and 0 < found[3].error < 0.01
+    again = compare(lm, pairs[:1], num_passes=3000, generator=torch.Generator().manual_seed(1))
+    assert again[0] == found[0]  # other pairs change nothing
+    least = compare(lm, pairs[-1:], num_passes=2 * STRATA * FIRST + 1, level=1 - 1e-9, generator=generator)[0]
+    assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
+
+
+def test_the_interval_is_that_of_a_mixture_of_effects():
+    """The Bayes factor by integration over the effect, given the t of n values, is 1 / 0.05 at the interval's end."""
+    for count in (13, 30, 90):
+        t = half_width(count, 1.0, 0.95)
+        effect = np.linspace(-8, 8, 4001) * EFFECT
+        density = stats.nct.pdf(t, count - 1, effect * count**0.5) * stats.norm.pdf(effect, scale=EFFECT)
+        assert np.trapezoid(density, effect) / stats.t.pdf(t, count - 1) == pytest.approx(20, rel=1e-4)
+    assert half_width(12, 1.0, 0.95) == math.inf and half_width(9, 1.0, 0.5) < half_width(9, 1.0, 0.8)
+
+
+@pytest.mark.parametrize(("noisy", "most"), [(STRATA, 0.05), (1, 0.06)])
+def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
+    """Of 3000 pairs without a difference, looked at after each of 200 rounds; the noise is skewed, as that of masks.
+
+    noisy: how many of a round's shares have any. Where few have, rounds are far from normal: then a little more.
+    """
+    rng, rounds = np.random.default_rng(1), np.arange(1, 201)
+    value = (rng.gamma(noisy, size=(3000, 200)) - noisy) / noisy  # the mean of as many exponentials
+    mean = (value.cumsum(1) / rounds)[:, FIRST - 1:]
+    square = ((value**2).cumsum(1) / rounds)[:, FIRST - 1:] - mean**2
+    error = np.sqrt(square / (rounds - 1)[FIRST - 1:])
+    width = [half_width(int(count), 1.0, 0.95) for count in rounds[FIRST - 1:]]
+    wrong = (abs(mean) > error * width).any(1).mean()
+    assert 0.005 < wrong < most
+
+
+def test_single_mutants_are_those_of_a_loop(lm):
+    """Each mutant by itself, under the masks that all share; the masked marginals are the differences of one hole."""
+    words, passes = ["cat", "dog", "mat"], 8
+    found = single_mutants(lm, WILD, words, num_passes=passes, generator=torch.Generator().manual_seed(3))
+    generator, ids = torch.Generator().manual_seed(3), lm.encode(WILD)
+    share, weight = shares(2, passes // 2, len(ids), generator)
+    hidden, weight = hide(draws.rand((passes, len(ids)), None, generator), share.flatten()), weight.flatten()
+    for j in range(len(ids)):
+        for v, word in enumerate(words):
+            mutant = ids.clone()
+            mutant[j] = lm.encode(word)[0]
+            value = (score(lm, mutant, hidden) - score(lm, ids, hidden)) * weight
+            assert found.areas[j, v].item() == pytest.approx(value.mean().item(), abs=1e-9)
+            error = value.view(2, -1).diff(dim=0).square().sum().sqrt() / passes
+            assert found.errors[j, v].item() == pytest.approx(error.item(), abs=1e-9)
+            holes = score(lm, mutant, torch.eye(6).bool()) - score(lm, ids, torch.eye(6).bool())
+            assert found.masked_marginals[j, v].item() == pytest.approx(holes[j].item() / 6, abs=1e-9)
+
+
+def test_single_mutants_have_the_areas_of_all_masks(lm, generator):
+    found = single_mutants(lm, "the cat sat", ["dog"], num_passes=2000, generator=generator)
+    for j, text in enumerate(["dog cat sat", "the dog sat", "the cat dog"]):
+        truth = exact_area(lm, text) - exact_area(lm, "the cat sat")
+        assert abs(found.areas[j, 0] - truth) < 4 * found.errors[j, 0] < 0.2
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda lm, g: compare(lm, [], generator=g), "list of at least one text"),
+    (lambda lm, g: compare(lm, [("cat", "50")], generator=g), "does not know '50'"),
+    (lambda lm, g: compare(lm, [("cat", "dog")], num_passes=207, generator=g), "at least 208, got 207"),
+    (lambda lm, g: compare(lm, [("cat", "dog")], level=1, generator=g), r"level must lie in \(0, 1\), got 1"),
+    (lambda lm, g: single_mutants(lm, WILD, ["cat", "the cat"], generator=g), "words must be single tokens"),
+    (lambda lm, g: single_mutants(lm, WILD, [], generator=g), "words must be single tokens, at least one"),
+    (lambda lm, g: single_mutants(lm, WILD, ["cat"], num_passes=6, generator=g), "must be a multiple of 4"),
+])
+def test_what_cannot_be_compared_is_refused(lm, generator, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(lm, generator)
