@@ -39,7 +39,7 @@ export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish wheel address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -144,6 +144,13 @@ pdf: book  ## the book in print (CODE=all with the code, the scorecard and the i
 
 publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
 	@$(BIN)/ghp-import --no-history --force --push --no-jekyll --message "The site of $$(git rev-parse --short HEAD)" _build/html
+
+wheel: address $(READY)  ## what a registry takes, in _build/dist; README's links lead to MPTLML_REPOSITORY
+	@rm -rf _build/dist _build/wheel && mkdir -p _build/wheel
+	@cp -R pyproject.toml LICENSE mptlml _build/wheel
+	@sed -E 's#\]\(([A-Za-z_]+[/.][^:)]*)\)#]($(MPTLML_REPOSITORY)/blob/main/\1)#g; s#="book/#="$(MPTLML_REPOSITORY)/raw/main/book/#' README.md > _build/wheel/README.md
+	@$(BIN)/python -m build --no-isolation --outdir _build/dist _build/wheel
+	@$(BIN)/python -m twine check --strict _build/dist/*
 
 address:
 	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}

@@ -165,22 +165,20 @@ class MaskedLM(Passes):
         return AtLength(self, num_tokens)
 
     def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator) -> TextCurve:
-        """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` with share_masks=True."""
-        return self.curves([text], sizes, num_masks=num_masks, share_masks=True, generator=generator)[0]
+        """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
+        return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
 
     @torch.no_grad()
     def curves(self, texts: Sequence[str] | Corpus, sizes: Sizes | Callable[[int], Sizes] | None = None, *,
-               num_masks: int = 1, share_masks: bool = False, generator: Generator) -> list[TextCurve]:
+               num_masks: int = 1, generator: Generator) -> list[TextCurve]:
         """The MPT curve of each text.
 
-        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). share_masks:
-        give texts of one length the same masks, so that `TextCurve.minus` can compare them; their errors are then not
-        independent, and the error of a mean over texts does not follow from them. Masks follow from the generator, a
-        text's length and, where each text has its own, its place in the list; other texts change nothing.
+        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). Masks follow
+        from the generator, a text's length and, of several texts, its place in the list; other texts change nothing.
         """
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
-        seeds = [(seed, length) if share_masks else (seed, length, i) for i, length in enumerate(lengths)]
+        seeds = [(seed, length, i)[: 2 if len(lengths) == 1 else 3] for i, length in enumerate(lengths)]
         check_count(num_masks, "num_masks")
         every = {}
         for length in set(lengths):
@@ -197,7 +195,7 @@ class MaskedLM(Passes):
             scores = mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 True, corpus.num_words[i], scores.numpy(), seeds[i])
+                                 True, corpus.num_words[i], scores.numpy())
         return found
 
     @torch.no_grad()

@@ -9,12 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ..checks import check_choice, check_count, check_sizes
 from ..curve import Estimate, ScoreCurve, straight_lines
-from ..score import mask_variance
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
 UNITS = ("sentence", "token", "bits per word")
@@ -106,28 +104,13 @@ class RateCurve:
 
 @dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
-    """The MPT curve of one text: a ScoreCurve that knows its words, its scores under each mask, and their seed.
+    """The MPT curve of one text: a ScoreCurve that knows its words, and its scores under each of P masks per size.
 
-    scores [S, P], nats per token, of P masks per size; curves of the same `seed`, sizes and P have masks in common.
+    scores [S, P], nats per token.
     """
 
     num_words: float
     scores: np.ndarray
-    seed: tuple[int, ...]
-
-    def minus(self, other: "TextCurve") -> ScoreCurve:
-        """This curve minus another under the same masks: its area is the difference, with the error of the pairs.
-
-        What both texts owe to the masks cancels, as for a mutant and its original. Raises ValueError: curves of other
-        lengths, sizes or masks (`MaskedLM.curves` shares them between texts of one length with share_masks=True).
-        """
-        here, there = ((c.num_tokens, c.sizes.tolist(), c.scores.shape[1], c.seed) for c in (self, other))
-        if here != there:
-            raise ValueError(f"curves of {here[0]} and {there[0]} tokens have no masks in common: take texts of one "
-                             "length, in one call of curves with share_masks=True")
-        scores = torch.from_numpy(self.scores - other.scores)
-        variance, dof = (part.numpy() for part in mask_variance(scores, shared=True))
-        return ScoreCurve(self.num_tokens, self.sizes, scores.mean(1).numpy(), variance, dof, None, True)
 
     def area(self, unit: str = "sentence", *, rows: str = "fixed") -> Estimate:
         """`ScoreCurve.area` in nats per "sentence", nats per "token", or "bits per word" (positive: smaller is better).
