@@ -138,7 +138,7 @@ def _read_pairs(given: argparse.Namespace) -> list[tuple[int, str, str]]:
 def _without(items: list[Any], wrong: dict[int, str]) -> list[Any]:
     """The items but for those at places that are wrong, each of which is reported."""
     for message in wrong.values():
-        print(f"mptlml: left out: {message}", file=sys.stderr)
+        print(f"mptlml: left out: {_in_words(message)}", file=sys.stderr)
     if len(wrong) == len(items):
         raise ValueError("no text is left that can be scored")
     return [item for place, item in enumerate(items) if place not in wrong]
@@ -150,9 +150,13 @@ def _finite(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _leave(message: str) -> NoReturn:
+    sys.exit(f"mptlml: {_in_words(message)}")
+
+
+def _in_words(message: str) -> str:
     for python, here in SAID.items():
         message = message.replace(python, here)
-    sys.exit(f"mptlml: {message}")
+    return message
 
 
 def _launched() -> tuple[int, int]:
@@ -333,9 +337,10 @@ def _summary_of_pairs(lines: list[dict[str, Any]], level: float) -> str:
         said += [f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}" +
                  ("" if line["sure"] else ", not sure") for line in lines]
     said.append(f"  sure at {level:g}: {sum(line['sure'] for line in lines)}")
-    said += [f"  first likelier by {title:22}{(of > 0).mean():7.1%}" for title, of in sign.items()]
-    said += [f"  alike by {one} and {other:22}{(sign[one] == sign[other]).mean():7.1%}"
-             for one, other in itertools.combinations(sign, 2)]
+    share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
+    share |= {f"alike by {one} and {other}": sign[one] == sign[other]
+              for one, other in itertools.combinations(sign, 2)}
+    said += [f"  {title:48}{of.mean():6.1%}" for title, of in share.items()]
     return "\n".join(said)
 
 
