@@ -340,7 +340,7 @@ def _summary_of_pairs(lines: list[dict[str, Any]], level: float) -> str:
     share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
     share |= {f"alike by {one} and {other}": sign[one] == sign[other]
               for one, other in itertools.combinations(sign, 2)}
-    said += [f"  {title:48}{of.mean():6.1%}" for title, of in share.items()]
+    said += [f"  {title:50}{of.mean():6.1%}" for title, of in share.items()]
     return "\n".join(said)
 
 
