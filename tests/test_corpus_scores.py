@@ -479,7 +479,7 @@ def test_what_cannot_be_scored_is_left_out_where_that_is_said(folder, lm, tmp_pa
 
 def test_the_command_compares_pairs(folder, lm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    first, second = ["the cat sat on the mat", "50", "a dog ran"], ["a dog ran", "the cat", "a cat ran on"]
+    first, second = ["the cat sat on the mat", "50", "a cat ran on"], ["a dog ran", "the cat", "a dog ran"]
     Path("a.txt").write_text("\n".join(first))
     Path("b.txt").write_text("\n".join(second))
     Path("p.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in zip(first, second, strict=True)))
