@@ -1,5 +1,6 @@
 """Figures that move without a kernel: their numbers and scripts, against other ways to the same."""
 
+import base64
 import json
 import os
 import re
@@ -11,10 +12,12 @@ import book_execute
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import sync_playwright
 
 from mptlml import exact_curve
 from mptlml.models import PPCA
-from mptlml_book.studies import guessing
+from mptlml.models.transformer import MaskedTransformer
+from mptlml_book.studies import guessing, packing
 from mptlml_book.studies.known_language import WORDS, language
 
 ROOT = Path(__file__).parents[1]
@@ -80,10 +83,61 @@ def test_the_third_slider_goes_as_far_as_there_is_a_density(first):
     assert run_script("theorem", "kind.reach(...value)", first) == pytest.approx([possible[0], possible[-1]])
 
 
-def test_the_estimates_close_in_on_the_lml(data):
-    deviation = 1 / np.sqrt(data["convergence"]["counts"])
-    for case in data["convergence"]["cases"]:
-        assert np.all(np.abs(np.array(case["paths"]) - case["lml"]) < 4.5 * case["spread"] * deviation)
+def test_the_networks_in_the_page_and_the_language_answer_as_in_python(data):
+    found, truth, generator = data["network"], language(), torch.Generator().manual_seed(5)
+    rows = truth.sample(6, generator=generator)
+    seen = torch.rand(6, 32, generator=generator) < torch.arange(6)[:, None] / 5  # from nothing to everything
+    for network in found["networks"]:
+        packed, at = base64.b64decode(network["weights"]), 0
+        units = np.frombuffer(packed, "<f4", sum(shape[0] for shape in found["shapes"].values()))
+        whole, row, weights = np.frombuffer(packed, np.int8, offset=4 * len(units)), 0, {}
+        net = MaskedTransformer(32, len(WORDS), generator=generator)
+        for name, weight in net.named_parameters():
+            height, width = found["shapes"][name]
+            part = whole[at:at + height * width].reshape(height, width) * units[row:row + height, None]
+            at, row, weights[name] = at + part.size, row + height, torch.tensor(part).reshape(weight.shape)
+        assert (at, row) == (len(whole), len(units))
+        net.load_state_dict(weights, strict=False)
+        expected = net.vocabulary_log_prob(rows, seen).detach()
+        for j in range(6):
+            answers = run_script("network", "kind.forward(kind.decode(...value.slice(0, 2)), ...value.slice(2))",
+                                 [network["weights"], found["shapes"], rows[j].tolist(), seen[j].tolist()])
+            assert np.array(answers) == pytest.approx(expected[j].numpy(), abs=1e-4)
+    for j in range(6):
+        exact = run_script("network", "kind.exact(...value)", [found["language"], rows[j].tolist(), seen[j].tolist()])
+        assert exact["logProb"] == pytest.approx(truth.log_prob(rows[j], seen[j]).item(), abs=1e-5)
+        hidden = truth.vocabulary_log_prob(rows[j], seen[j])[~seen[j]].numpy()
+        assert np.array(exact["answers"])[~seen[j]] == pytest.approx(hidden, abs=1e-5)
+
+
+def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
+    net = MaskedTransformer(5, 4, width=8, generator=torch.Generator().manual_seed(1))
+    rounded, shapes, text = packing.eight_bits(net)
+    assert len(base64.b64decode(text)) == sum(rows * (4 + columns) for rows, columns in shapes.values())
+    for before, after in zip(net.parameters(), rounded.parameters(), strict=True):
+        unit = before.abs().amax(-1, keepdim=True) / 127
+        assert ((after - before).abs() <= 0.501 * unit).all()
+
+
+def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(chromium, built_site):
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
+        page = browser.new_context(reduced_motion="reduce").new_page()
+        page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
+        figure = page.locator("[data-kind=network]")
+        readout, field = figure.locator(".moving-readout"), figure.locator("textarea")
+        field.press("Control+a")
+        page.keyboard.type("The boat drifts and a dog\n")
+        words = field.input_value().split()
+        assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
+        exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
+        readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
+        readout.get_by_text("64 masks").wait_for()
+        figure.get_by_role("button", name="Add 64 masks").click()
+        readout.get_by_text("128 masks").wait_for()
+        boat = figure.get_by_role("button", name="boat", exact=True).first
+        before = boat.get_attribute("aria-pressed")
+        boat.press("Enter")
+        assert {before, boat.get_attribute("aria-pressed")} == {"false", "true"}
 
 
 def test_the_rates_have_their_area_bias_and_crossing(data):

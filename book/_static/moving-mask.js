@@ -23,43 +23,19 @@
       ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1);
     masks.sort((a, b) => a.x - b.x);
     const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
-    let [hidden, fall] = [[...data.hidden], "drop"]; // the last one hidden is the first to come back
-
-    const words = add(figure.controls, "div",
-      { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
-    const slider = figure.range("Words hidden", { min: 0, max: D, value: hidden.length });
-    figure.play(slider, 1100);
-    const choose = (chosen) => {
-      [hidden, slider.value] = [chosen, chosen.length];
-      slider.say();
-      figure.draw();
-    };
-    const cells = data.words.map((word, j) => {
-      const cell = add(words, "div");
-      const button = add(cell, "button", { type: "button" }, word);
-      button.addEventListener("click",
-        () => choose(hidden.includes(j) ? hidden.filter((other) => other !== j) : [...hidden, j]));
-      return { button, note: add(cell, "div") };
-    });
+    const masking = figure.masking(data.words, data.hidden);
+    figure.play(masking.slider, 1100);
+    let fall = "drop";
 
     return () => {
-      const visible = bits(2 ** D - 1).filter((j) => !hidden.includes(j));
-      while (hidden.length < +slider.value) {
-        hidden.push(...visible.splice(Math.floor(Math.random() * visible.length), 1));
-      }
-      hidden.length = +slider.value;
+      const { hidden } = masking;
       const [size, code] = [hidden.length, sum(hidden.map((j) => 2 ** j))];
       const terms = data.answers[code];
-      cells.forEach(({ button, note }, j) => {
+      masking.tell(data.words, (j) => {
         const place = bits(code).indexOf(j);
-        button.setAttribute("aria-pressed", place >= 0);
-        note.replaceChildren();
-        if (place >= 0) add(note, "div", {}, number(terms[place]));
-        data.guesses[code][place]?.forEach((guess, k) => {
-          const [word, chance] = [data.vocabulary[guess], data.chances[code][place][k]];
-          const style = `guess ${word === data.words[j] ? "right" : ""}`;
-          if (chance) add(note, "div", { class: style, style: `--chance: ${chance}%` }, `${word} ${chance}%`);
-        });
+        return [[number(terms[place])], ...data.guesses[code][place].map((guess, k) =>
+          [data.vocabulary[guess], data.chances[code][place][k], data.vocabulary[guess] === data.words[j]])
+          .filter(([, chance]) => chance)];
       });
 
       const filled = sum(S.slice(0, size));
@@ -94,7 +70,7 @@
       figure.drag(panel, (x, y) => {
         const far = (mask) => Math.hypot(panel.x(mask.x) - x, panel.y(mask.y) - y);
         fall = "";
-        choose(bits(masks[figure.nearest(far, Infinity, masks)].code));
+        masking.choose(bits(masks[figure.nearest(far, Infinity, masks)].code));
         fall = "drop";
       });
       figure.points(masks.map((mask) => [panel.x(mask.x), panel.y(mask.y),

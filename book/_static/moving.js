@@ -23,6 +23,7 @@ const Moving = (() => {
   /* The steps of a curve over sizes 1, 2, ...: each as wide as its size, so that the area under them is the sum. */
   const steps = (values) => values.flatMap((value, k) => [[k + 0.5, value], [k + 1.5, value]]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
 
   /* An element with attributes and text, at the end of its parent. */
   const SVG = "http://www.w3.org/2000/svg";
@@ -46,15 +47,13 @@ const Moving = (() => {
 
   /* A pair of axes in an svg. `box`: left, top, width, height in pixels, labels included. */
   class Panel {
-    constructor(svg, box, { x, y, xlabel = "", ylabel = "", xticks = null, yticks = null, xlog = false, left = 54 }) {
-      const bend = xlog ? Math.log : (value) => value;
+    constructor(svg, box, { x, y, xlabel = "", ylabel = "", xticks = null, yticks = null, left = 54 }) {
       const [right, bottom, top] = [18, xlabel ? 42 : 24, ylabel ? 24 : 8];
       this.left = box.left + left;
       this.right = box.left + box.width - right;
       this.top = box.top + top;
       this.bottom = box.top + box.height - bottom;
-      const [from, to] = x.map(bend);
-      this.x = (value) => this.left + (this.right - this.left) * (bend(value) - from) / (to - from);
+      this.x = (value) => this.left + (this.right - this.left) * (value - x[0]) / (x[1] - x[0]);
       const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // else drawn at the edge
       this.y = (value) => this.bottom - (this.bottom - this.top) * (inside(value) - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
@@ -87,13 +86,12 @@ const Moving = (() => {
       return add(this.g, "path", { class: style, d: axis === "x" ? up : along });
     }
 
-    /* A line through points [[x, y], ...], the area inside it, and a dot. */
-    line(points, style) { return add(this.g, "path", { class: `line ${style}`, d: this.path(points) }); }
-    area(points, style) { return add(this.g, "path", { class: `area ${style}`, d: this.path(points) + "Z" }); }
-    dot(x, y, style, r) { return add(this.g, "circle", { class: `dot ${style}`, cx: this.x(x), cy: this.y(y), r }); }
-    path(points) {
-      return "M" + points.map(([x, y]) => `${this.x(x).toFixed(1)},${this.y(y).toFixed(1)}`).join("L");
+    /* A line through points [[x, y], ...], and a dot. */
+    line(points, style) {
+      const d = points.map(([x, y]) => `${this.x(x).toFixed(1)},${this.y(y).toFixed(1)}`).join("L");
+      return add(this.g, "path", { class: `line ${style}`, d: `M${d}` });
     }
+    dot(x, y, style, r) { return add(this.g, "circle", { class: `dot ${style}`, cx: this.x(x), cy: this.y(y), r }); }
 
     /* A box between two values of x and two of y. */
     box(x0, x1, y0, y1, style) {
@@ -221,22 +219,6 @@ const Moving = (() => {
       return select;
     }
 
-    /* A few short names as buttons. Returns an object whose value is the place of the chosen name. */
-    choice(label, names, chosen = 0) {
-      const box = add(this.controls, "div", { class: "moving-choice", role: "group", "aria-label": label });
-      add(box, "span", {}, label);
-      const made = { value: chosen };
-      const buttons = names.map((name) => add(box, "button", { type: "button" }, name));
-      const press = (k) => buttons.forEach((button, at) => button.setAttribute("aria-pressed", at === k));
-      buttons.forEach((button, k) => button.addEventListener("click", () => {
-        made.value = k;
-        press(k);
-        this.draw();
-      }));
-      press(chosen);
-      return made;
-    }
-
     /* A button that acts at once. */
     button(label, act) {
       const button = add(this.controls, "button", { type: "button" }, label);
@@ -244,25 +226,72 @@ const Moving = (() => {
       return button;
     }
 
-    /* A button that walks a slider to its end; not for readers who asked for less motion. */
-    play(input, pause = 250) {
-      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    /* A button that acts again and again, until `act` returns true or another control is used; not for readers who asked
+     * for less motion. */
+    repeat(label, act, pause) {
+      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
       let timer = null;
       const stop = () => {
         clearInterval(timer);
         timer = null;
-        button.textContent = "Play";
+        button.textContent = label;
         this.readout.setAttribute("aria-live", "polite");
       };
-      const go = (value) => { input.value = value; input.say(); this.draw(); };
-      const button = this.button("Play", () => {
+      const button = this.button(label, () => {
         if (timer) { stop(); return; }
-        if (input.value === input.max) go(input.min);
         button.textContent = "Pause";
         this.readout.setAttribute("aria-live", "off"); // not a word for every step
-        timer = setInterval(() => { go(+input.value + 1); if (input.value === input.max) stop(); }, pause);
+        timer = setInterval(() => { if (act()) stop(); }, pause);
       });
-      input.addEventListener("input", () => { if (timer) stop(); });
+      for (const type of ["pointerdown", "click", "input"]) {
+        this.live.addEventListener(type, ({ target }) => { if (timer && target !== button) stop(); });
+      }
+      return button;
+    }
+
+    /* The same, to walk a slider to its end. */
+    play(input, pause = 250) {
+      this.repeat("Play", () => {
+        input.value = input.value === input.max ? input.min : +input.value + 1;
+        input.dispatchEvent(new Event("input"));
+        return input.value === input.max;
+      }, pause);
+    }
+
+    /* Words to press, some of them hidden, and a slider that hides and shows others at random: {slider, hidden, choose,
+     * tell}. */
+    masking(words, start) {
+      const group = add(this.controls, "div",
+        { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
+      const slider = this.range("Words hidden", { min: 0, max: words.length, value: start.length });
+      const made = { slider, hidden: [...start] }; // the last one hidden is the first to come back
+      made.choose = (chosen) => {
+        [made.hidden, slider.value] = [[...chosen], chosen.length];
+        slider.say();
+        this.draw();
+      };
+      const cells = words.map((_, j) => {
+        const cell = add(group, "div");
+        const button = add(cell, "button", { type: "button" });
+        button.addEventListener("click", () => made.choose(
+          made.hidden.includes(j) ? made.hidden.filter((other) => other !== j) : [...made.hidden, j]));
+        return { button, note: add(cell, "div") };
+      });
+      slider.addEventListener("input", () => {
+        const visible = shuffled(words.map((_, j) => j)).filter((j) => !made.hidden.includes(j));
+        made.hidden = [...made.hidden, ...visible].slice(0, +slider.value);
+      }, true); // before the figure is drawn
+      /* What stands there now, and below a hidden word j the lines(j): [text, per cent or nothing, whether right]. */
+      made.tell = (now, lines) => cells.forEach(({ button, note }, j) => {
+        button.textContent = now[j];
+        button.setAttribute("aria-pressed", made.hidden.includes(j));
+        note.replaceChildren();
+        for (const [text, chance, right] of made.hidden.includes(j) ? lines(j) : []) {
+          const bar = { class: `guess ${right ? "right" : ""}`, style: `--chance: ${chance}%` };
+          add(note, "div", chance ? bar : {}, chance ? `${text} ${chance}%` : text);
+        }
+      });
+      return made;
     }
 
     /* The width that the page allows; and an empty svg of it, where `label` says what it shows: [svg, width]. */
@@ -302,5 +331,5 @@ const Moving = (() => {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(start));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
-  return { kind, kinds, number, steps, sum, ticks, add, Panel };
+  return { kind, kinds, number, shuffled, steps, sum, ticks, add, Panel };
 })();

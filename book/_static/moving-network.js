@@ -1,0 +1,211 @@
+/* Write a sentence of the known language and hide words: two networks run here, beside the language's exact answers.
+ * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial, transition,
+ * emission}, the hidden Markov model; shapes {name: [rows, columns]} of the weights, and networks [{name, weights}], as
+ * mptlml_book.studies.guessing.eight_bits packs them. Nats. */
+(() => {
+  "use strict";
+  const { number, sum, add } = Moving;
+  const count = (length) => [...Array(length).keys()];
+  const mean = (values) => sum(values) / values.length;
+
+  /* The weights by name, each a list of rows: a float32 for each row, its unit, and then whole multiples, 8 bits each. */
+  const decode = (text, shapes) => {
+    const { buffer } = Uint8Array.from(atob(text), (letter) => letter.charCodeAt());
+    const units = new Float32Array(buffer, 0, sum(Object.values(shapes).map(([rows]) => rows)));
+    let [row, at] = [0, units.byteLength];
+    const next = (columns) => {
+      at += columns;
+      row += 1;
+      return Float64Array.from(new Int8Array(buffer, at - columns, columns), (whole) => units[row - 1] * whole);
+    };
+    return Object.fromEntries(Object.entries(shapes).map(
+      ([name, [rows, columns]]) => [name, count(rows).map(() => next(columns))]));
+  };
+
+  const dot = (a, b) => {
+    let total = 0;
+    for (let k = 0; k < a.length; k += 1) total += a[k] * b[k];
+    return total;
+  };
+  const softmax = (values) => {
+    const most = Math.max(...values);
+    const raised = values.map((value) => Math.exp(value - most));
+    const total = sum(raised);
+    return raised.map((value) => value / total);
+  };
+  const norm = (v) => {
+    const middle = mean(v);
+    const scale = 1 / Math.sqrt(dot(v, v) / v.length - middle * middle + 1e-5);
+    return v.map((value) => (value - middle) * scale);
+  };
+  /* x times the normal distribution function, by 7.1.26 of Abramowitz and Stegun: off by 1e-7 at most. */
+  const gelu = (x) => {
+    const t = 1 / (1 + 0.3275911 * Math.abs(x) / Math.SQRT2);
+    const powers = [1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592];
+    const tail = powers.reduce((total, factor) => (total + factor) * t, 0) * Math.exp(-x * x / 2) / 2;
+    return x * (x < 0 ? tail : 1 - tail);
+  };
+
+  /* What a network answers: log p(x_j = v | x_R) [D][V], as mptlml.models.transformer computes it. */
+  const forward = (net, row, seen) => {
+    const linear = (name) => {
+      const [matrix, [shift]] = [net[`${name}.weight`], net[`${name}.bias`]];
+      return (v) => shift.map((start, k) => start + dot(matrix[k], v));
+    };
+    const plus = (one, other) => one.map((v, j) => v.map((value, k) => value + other[j][k]));
+    const embedding = net["embedding.weight"];
+    let hidden = row.map((word, j) => Float64Array.from(embedding[seen[j] ? word : embedding.length - 1]));
+    for (let layer = 0; net[`layers.${layer}.distance`]; layer += 1) {
+      const part = (name) => linear(`layers.${layer}.${name}`);
+      const [distance, width] = [net[`layers.${layer}.distance`], hidden[0].length];
+      const [all, size] = [hidden.map(norm).map(part("query_key_value")), width / distance.length];
+      const mixed = hidden.map(() => new Float64Array(width));
+      distance.forEach((far, head) => {
+        const [query, key, value] = [0, 1, 2].map((which) =>
+          all.map((v) => v.subarray(which * width + head * size, which * width + (head + 1) * size)));
+        query.forEach((asked, i) => {
+          const bias = (j) => far[j - i + (far.length - 1) / 2];
+          const weights = softmax(key.map((told, j) => dot(asked, told) / Math.sqrt(size) + bias(j)));
+          for (let k = 0; k < size; k += 1) mixed[i][head * size + k] = sum(weights.map((w, j) => w * value[j][k]));
+        });
+      });
+      hidden = plus(hidden, mixed.map(part("mix")));
+      hidden = plus(hidden, hidden.map(norm).map(part("up")).map((v) => v.map(gelu)).map(part("down")));
+    }
+    return hidden.map(norm).map(linear("readout")).map((v) => softmax(v).map(Math.log));
+  };
+
+  /* The exact answers, {answers [D][V], logProb: log p(x_R)}, by one pass forward and one back over the hidden states. */
+  const exact = ({ initial, transition, emission }, row, seen) => {
+    const factor = (j, z) => (seen[j] ? emission[z][row[j]] : 1);
+    let [now, logProb, after] = [initial, 0, initial.map(() => 1)];
+    const before = row.map((_, j) => {
+      const [here, joint] = [now, now.map((p, z) => p * factor(j, z))];
+      logProb += Math.log(sum(joint));
+      now = initial.map((_, to) => sum(joint.map((p, z) => p * transition[z][to])) / sum(joint));
+      return here;
+    });
+    const answers = before.map((_, back) => {
+      const j = row.length - 1 - back;
+      const state = before[j].map((p, z) => p * after[z]); // of all other visible words
+      const later = after.map((p, z) => p * factor(j, z));
+      const from = transition.map((to) => dot(to, later));
+      after = from.map((p) => p / sum(from));
+      return emission[0].map((_, v) => Math.log(sum(state.map((p, z) => p * emission[z][v])) / sum(state)));
+    });
+    return { answers: answers.reverse(), logProb };
+  };
+
+  /* The language goes on from the first words, to D words. */
+  const goOn = (language, row, D) => {
+    if (row.length >= D) return row.slice(0, D);
+    const { answers } = exact(language, [...row, 0], row.map(() => true));
+    let rest = Math.random();
+    const word = answers.at(-1).findIndex((value) => (rest -= Math.exp(value)) < 0);
+    return goOn(language, [...row, Math.max(0, word)], D);
+  };
+
+  const build = (figure, data) => {
+    const { words, language } = data;
+    const [D, places] = [data.row.length, count(data.row.length)];
+    const MOST = 20 * D; // masks
+    const [names, colours] = [[...data.networks.map(({ name }) => name), "exact"], ["blue", "green", "black"]];
+    const nets = data.networks.map(({ weights }) => decode(weights, data.shapes));
+    let [row, drops, sizes, path] = [data.row, [], [], []];
+    const which = figure.select("Network trained at", names.slice(0, 2), 1);
+    const field = add(add(figure.controls, "label", { class: "moving-sentence" }, "Sentence"), "textarea", { rows: 3 });
+    const masking = figure.masking(data.row, data.hidden);
+
+    /* What both networks and the language answer where `hidden` is hidden: answers [3][D][V], their scores [3]. */
+    const judge = (hidden) => {
+      const seen = places.map((j) => !hidden.includes(j));
+      const answers = [...nets.map((net) => forward(net, row, seen)), exact(language, row, seen).answers];
+      return { hidden, answers, scores: answers.map((answer) => mean(hidden.map((j) => answer[j][row[j]]))) };
+    };
+    /* The steps S(1), ..., S(D) [3][D], each the mean of its masks so far; NaN where there are none. */
+    const curves = () => {
+      const sorted = places.map((k) => drops.filter(({ hidden }) => hidden.length === k + 1));
+      return names.map((_, n) => sorted.map((some) => mean(some.map(({ scores }) => scores[n]))));
+    };
+    /* Some more random masks, one of each size in turn; after each turn the steps have an area. True: enough. */
+    const pour = (masks) => {
+      for (let k = 0; k < masks; k += 1) {
+        if (!sizes.length) sizes = Moving.shuffled(places);
+        const { hidden, scores } = judge(Moving.shuffled(places).slice(0, sizes.pop() + 1));
+        drops.push({ hidden, scores, x: hidden.length + 0.6 * (Math.random() - 0.5) });
+        if (!sizes.length) path.push(curves().map(sum));
+      }
+      return drops.length >= MOST;
+    };
+    const settle = (masks) => {
+      pour(4);
+      figure.draw();
+      if (drops.length < Math.min(masks, MOST)) setTimeout(() => settle(masks));
+    };
+    const rain = () => {
+      if (drops.length >= MOST) [drops, path] = [[], []];
+      const full = pour(drops.length < 3 * D ? 1 : 4);
+      masking.choose(drops.at(-1).hidden);
+      return full;
+    };
+    const write = (sentence) => {
+      [row, drops, sizes, path] = [goOn(language, sentence, D), [], [], []];
+      field.value = row.map((word) => words[word]).join(" ");
+      settle(2 * D);
+    };
+    field.addEventListener("change", () => {
+      const written = field.value.toLowerCase().match(/[a-z]+/g) ?? [];
+      write(written.map((word) => words.indexOf(word)).filter((word) => word >= 0));
+    });
+    field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
+    figure.repeat("Let masks rain", rain, 120) ?? figure.button("Add 64 masks", () => settle(drops.length + 64));
+    figure.button("Another sentence", () => write([]));
+    write(data.row);
+
+    return () => {
+      const [{ hidden }, own] = [masking, +which.value];
+      const { answers, scores } = judge(hidden);
+      masking.tell(row.map((word) => words[word]), (j) => [own, 2].map((n) => {
+        const most = Math.max(...answers[n][j]);
+        const best = answers[n][j].indexOf(most);
+        return [words[best], Math.round(100 * Math.exp(most)), best === row[j]];
+      }));
+
+      const [S, { logProb }] = [curves(), exact(language, row, places.map(() => true))];
+      const told = (values) => values.map((value, n) => `${number(value)} (${names[n]})`).join(", ");
+      const say = [hidden.length ? `A hidden word scores ${told(scores)} nats on average.` : "Press a word to hide it.",
+        `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: `
+        + (path.length ? `${told(path.at(-1))}.` : "not yet, for every size needs one.")];
+      const wide = figure.width > 560;
+      const [svg, width] = figure.sheet(wide ? 290 : 510, `Steps for each mask size, and areas. ${say.join(" ")}`);
+      const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width: wide ? 0.6 * width : width, height: 290 },
+        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats" });
+      const corner = wide ? { left: 0.6 * width, top: 0, width: 0.4 * width, height: 290 }
+        : { left: 0, top: 290, width, height: 220 };
+      const reach = [logProb, ...path.flat()];
+      const area = new Moving.Panel(svg, corner, { x: [1, MOST / D], xlabel: "masks per size", ylabel: "area, nats",
+        y: [Math.min(...reach) - 1, Math.max(...reach) + 1] });
+      drops.forEach((drop) => panel.dot(drop.x, drop.scores[own], "grey half", 2));
+      names.forEach((name, n) => {
+        if (n === own) S[n].forEach((value, k) => panel.box(k + 0.5, k + 1.5, value || 0, 0, `${colours[n]} step`));
+        panel.line(Moving.steps(S[n]).filter(([, y]) => y < 0), colours[n]);
+        panel.name(0.6, lowest, name, colours[n], "start", 0, [-26, -10, -42][n]);
+        if (!path.length) return;
+        area.line(path.map((areas, k) => [k + 1, areas[n]]), colours[n]);
+        area.dot(path.length, path.at(-1)[n], colours[n], 3);
+      });
+      area.rule("y", logProb, "black dashed");
+      area.name(MOST / D, logProb, "log p(x)", "black", "end");
+      panel.words(panel.right - 4, panel.bottom - 8, "a dot: one mask; drag \u2194", "end", "hint");
+      if (hidden.length) panel.dot(hidden.length, scores[own], "orange grip drop", 8);
+      figure.drag(panel, (x, y) => masking.choose(drops[figure.nearest(
+        (drop) => Math.hypot(panel.x(drop.x) - x, panel.y(drop.scores[own]) - y), Infinity, drops)].hidden));
+      figure.points(places.filter((k) => S[own][k] < 0).map((k) =>
+        [panel.x(k + 1), panel.y(S[own][k]), `${k + 1} hidden: ${told(S.map((values) => values[k]))}`]));
+      figure.say(say);
+    };
+  };
+
+  Moving.kind("network", { build, decode, forward, exact });
+})();
