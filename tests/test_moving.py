@@ -88,20 +88,19 @@ def test_the_networks_in_the_page_and_the_language_answer_as_in_python(data):
     rows = truth.sample(6, generator=generator)
     seen = torch.rand(6, 32, generator=generator) < torch.arange(6)[:, None] / 5  # from nothing to everything
     for network in found["networks"]:
-        packed, at = base64.b64decode(network["weights"]), 0
-        units = np.frombuffer(packed, "<f4", sum(shape[0] for shape in found["shapes"].values()))
-        whole, row, weights = np.frombuffer(packed, np.int8, offset=4 * len(units)), 0, {}
+        whole, at, weights = np.frombuffer(base64.b64decode(network["weights"]), np.int8), 0, {}
         net = MaskedTransformer(32, len(WORDS), generator=generator)
         for name, weight in net.named_parameters():
-            height, width = found["shapes"][name]
-            part = whole[at:at + height * width].reshape(height, width) * units[row:row + height, None]
-            at, row, weights[name] = at + part.size, row + height, torch.tensor(part).reshape(weight.shape)
-        assert (at, row) == (len(whole), len(units))
+            columns, units = network["units"][name]
+            assert (len(units), columns) == (weight.numel() // columns, weight.shape[-1])
+            part = whole[at:at + weight.numel()].reshape(-1, columns) * np.array(units, np.float32)[:, None]
+            at, weights[name] = at + weight.numel(), torch.tensor(part).reshape(weight.shape)
+        assert at == len(whole)
         net.load_state_dict(weights, strict=False)
         expected = net.vocabulary_log_prob(rows, seen).detach()
         for j in range(6):
-            answers = run_script("network", "kind.forward(kind.decode(...value.slice(0, 2)), ...value.slice(2))",
-                                 [network["weights"], found["shapes"], rows[j].tolist(), seen[j].tolist()])
+            answers = run_script("network", "kind.forward(kind.decode(value[0]), value[1], value[2])",
+                                 [network, rows[j].tolist(), seen[j].tolist()])
             assert np.array(answers) == pytest.approx(expected[j].numpy(), abs=1e-4)
     for j in range(6):
         exact = run_script("network", "kind.exact(...value)", [found["language"], rows[j].tolist(), seen[j].tolist()])
@@ -112,8 +111,8 @@ def test_the_networks_in_the_page_and_the_language_answer_as_in_python(data):
 
 def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
     net = MaskedTransformer(5, 4, width=8, generator=torch.Generator().manual_seed(1))
-    rounded, shapes, text = packing.eight_bits(net)
-    assert len(base64.b64decode(text)) == sum(rows * (4 + columns) for rows, columns in shapes.values())
+    rounded, packed = packing.eight_bits(net)
+    assert len(base64.b64decode(packed["weights"])) == sum(weight.numel() for weight in net.parameters())
     for before, after in zip(net.parameters(), rounded.parameters(), strict=True):
         unit = before.abs().amax(-1, keepdim=True) / 127
         assert ((after - before).abs() <= 0.501 * unit).all()
@@ -131,9 +130,9 @@ def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(chrom
         assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
         exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
         readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
-        readout.get_by_text("64 masks").wait_for()
-        figure.get_by_role("button", name="Add 64 masks").click()
         readout.get_by_text("128 masks").wait_for()
+        figure.get_by_role("button", name="Add 64 masks").click()
+        readout.get_by_text("192 masks").wait_for()
         boat = figure.get_by_role("button", name="boat", exact=True).first
         before = boat.get_attribute("aria-pressed")
         boat.press("Enter")

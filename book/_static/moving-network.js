@@ -1,25 +1,20 @@
 /* Write a sentence of the known language and hide words: two networks run here, beside the language's exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial, transition,
- * emission}, the hidden Markov model; shapes {name: [rows, columns]} of the weights, and networks [{name, weights}], as
- * mptlml_book.studies.guessing.eight_bits packs them. Nats. */
+ * emission}, the hidden Markov model; networks [{name, units, weights}], as mptlml_book.studies.packing.eight_bits has
+ * packed them. Nats. */
 (() => {
   "use strict";
   const { number, sum, add } = Moving;
   const count = (length) => [...Array(length).keys()];
   const mean = (values) => sum(values) / values.length;
 
-  /* The weights by name, each a list of rows: a float32 for each row, its unit, and then whole multiples, 8 bits each. */
-  const decode = (text, shapes) => {
-    const { buffer } = Uint8Array.from(atob(text), (letter) => letter.charCodeAt());
-    const units = new Float32Array(buffer, 0, sum(Object.values(shapes).map(([rows]) => rows)));
-    let [row, at] = [0, units.byteLength];
-    const next = (columns) => {
-      at += columns;
-      row += 1;
-      return Float64Array.from(new Int8Array(buffer, at - columns, columns), (whole) => units[row - 1] * whole);
-    };
-    return Object.fromEntries(Object.entries(shapes).map(
-      ([name, [rows, columns]]) => [name, count(rows).map(() => next(columns))]));
+  /* The weights by name, each a list of rows: whole multiples, 8 bits each, of the units of the rows. */
+  const decode = ({ units, weights }) => {
+    const whole = Int8Array.from(atob(weights), (letter) => letter.charCodeAt());
+    let at = 0;
+    const read = (columns, unit) => Float64Array.from(whole.subarray(at, at += columns), (value) => unit * value);
+    return Object.fromEntries(Object.entries(units).map(
+      ([name, [columns, each]]) => [name, each.map((unit) => read(columns, unit))]));
   };
 
   const dot = (a, b) => {
@@ -110,7 +105,7 @@
     const [D, places] = [data.row.length, count(data.row.length)];
     const MOST = 20 * D; // masks
     const [names, colours] = [[...data.networks.map(({ name }) => name), "exact"], ["blue", "green", "black"]];
-    const nets = data.networks.map(({ weights }) => decode(weights, data.shapes));
+    const nets = data.networks.map(decode);
     let [row, drops, sizes, path] = [data.row, [], [], []];
     const which = figure.select("Network trained at", names.slice(0, 2), 1);
     const field = add(add(figure.controls, "label", { class: "moving-sentence" }, "Sentence"), "textarea", { rows: 3 });
@@ -151,7 +146,7 @@
     const write = (sentence) => {
       [row, drops, sizes, path] = [goOn(language, sentence, D), [], [], []];
       field.value = row.map((word) => words[word]).join(" ");
-      settle(2 * D);
+      settle(4 * D);
     };
     field.addEventListener("change", () => {
       const written = field.value.toLowerCase().match(/[a-z]+/g) ?? [];
@@ -160,6 +155,8 @@
     field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
     figure.repeat("Let masks rain", rain, 120) ?? figure.button("Add 64 masks", () => settle(drops.length + 64));
     figure.button("Another sentence", () => write([]));
+    add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact one; bold is right.");
+    figure.controls.append(masking.group); // with the keyboard, the many words come last
     write(data.row);
 
     return () => {

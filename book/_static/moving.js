@@ -258,13 +258,13 @@ const Moving = (() => {
       }, pause);
     }
 
-    /* Words to press, some of them hidden, and a slider that hides and shows others at random: {slider, hidden, choose,
-     * tell}. */
+    /* Words to press, some of them hidden, and a slider that hides and shows others at random: {group,
+     * slider, hidden, choose, tell}. */
     masking(words, start) {
       const group = add(this.controls, "div",
         { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
       const slider = this.range("Words hidden", { min: 0, max: words.length, value: start.length });
-      const made = { slider, hidden: [...start] }; // the last one hidden is the first to come back
+      const made = { group, slider, hidden: [...start] }; // the last one hidden is the first to come back
       made.choose = (chosen) => {
         [made.hidden, slider.value] = [[...chosen], chosen.length];
         slider.say();
