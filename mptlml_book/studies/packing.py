@@ -15,7 +15,8 @@ def eight_bits(net: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
     Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector counts as one row. The
     multiples, 8 bits each, follow each other in the order of the names.
     """
-    net, units, multiples = copy.deepcopy(net), {}, b""
+    net, multiples = copy.deepcopy(net), b""
+    units: dict[str, Any] = {}
     with torch.no_grad():
         for name, weight in net.named_parameters():
             rows = weight.view(-1, weight.shape[-1])
