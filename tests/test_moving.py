@@ -41,13 +41,15 @@ def run_script(kind, expression, value=None):
     if shutil.which("node") is None:
         pytest.skip("no node here to run the page's scripts with")
     code = """
-    const [, shared, own, name, expression, value] = process.argv, {runInThisContext: run} = require("vm");
-    for (const file of [shared, own]) run(require("fs").readFileSync(file, "utf8"));
+    const [, shared, own, name, expression] = process.argv, {runInThisContext: run} = require("vm");
+    const read = (file) => require("fs").readFileSync(file, "utf8");
+    for (const file of [shared, own]) run(read(file));
     const answer = run(`(kind, value) => ${expression}`);
-    console.log(JSON.stringify(answer(run("Moving").kinds[name], JSON.parse(value))));
+    console.log(JSON.stringify(answer(run("Moving").kinds[name], JSON.parse(read(0)))));
     """
     files = STATIC / "moving.js", STATIC / f"moving-{kind}.js"
-    return json.loads(subprocess.check_output(["node", "-e", code, *files, kind, expression, json.dumps(value)]))
+    return json.loads(subprocess.check_output(["node", "-e", code, *files, kind, expression],
+                                              input=json.dumps(value).encode()))
 
 
 def test_each_figure_has_a_script(data):
@@ -118,25 +120,33 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
         assert ((after - before).abs() <= 0.501 * unit).all()
 
 
-def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(chromium, built_site):
+@pytest.fixture(scope="module")
+def reader(chromium):
+    """A browser session of its own, for a reader who asked for less motion."""
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        page = browser.new_context(reduced_motion="reduce").new_page()
-        page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
-        figure = page.locator("[data-kind=network]")
-        readout, field = figure.locator(".moving-readout"), figure.locator("textarea")
-        field.press("Control+a")
-        page.keyboard.type("The boat drifts and a dog\n")
-        words = field.input_value().split()
-        assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
-        exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
-        readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
-        readout.get_by_text("128 masks").wait_for()
-        figure.get_by_role("button", name="Add 64 masks").click()
-        readout.get_by_text("192 masks").wait_for()
-        boat = figure.get_by_role("button", name="boat", exact=True).first
-        before = boat.get_attribute("aria-pressed")
-        boat.press("Enter")
-        assert {before, boat.get_attribute("aria-pressed")} == {"false", "true"}
+        context = browser.new_context(reduced_motion="reduce")
+        context.set_default_timeout(60_000)
+        yield context
+
+
+def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(reader, built_site):
+    page = reader.new_page()
+    page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
+    figure = page.locator("[data-kind=network]")
+    readout, field = figure.locator(".moving-readout"), figure.locator("textarea")
+    field.press("Control+a")
+    page.keyboard.type("The boat drifts and a dog\n")
+    words = field.input_value().split()
+    assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
+    exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
+    readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
+    readout.get_by_text("128 masks").wait_for()
+    figure.get_by_role("button", name="Add 64 masks").click()
+    readout.get_by_text("192 masks").wait_for()
+    boat = figure.get_by_role("button", name="boat", exact=True).first
+    before = boat.get_attribute("aria-pressed")
+    boat.press("Enter")
+    assert {before, boat.get_attribute("aria-pressed")} == {"false", "true"}
 
 
 def test_the_rates_have_their_area_bias_and_crossing(data):
