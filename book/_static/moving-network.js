@@ -92,12 +92,12 @@
   };
 
   /* The language goes on from the first words, to D words. */
-  const goOn = (language, row, D) => {
+  const finish = (language, row, D) => {
     if (row.length >= D) return row.slice(0, D);
     const { answers } = exact(language, [...row, 0], row.map(() => true));
     let rest = Math.random();
     const word = answers.at(-1).findIndex((value) => (rest -= Math.exp(value)) < 0);
-    return goOn(language, [...row, Math.max(0, word)], D);
+    return finish(language, [...row, Math.max(0, word)], D);
   };
 
   const build = (figure, data) => {
@@ -135,7 +135,10 @@
     const settle = (masks) => {
       pour(4);
       figure.draw();
-      if (drops.length < Math.min(masks, MOST)) setTimeout(() => settle(masks));
+      const goOn = ([{ isIntersecting }], watch) => { // while the figure is in view
+        if (isIntersecting) { watch.disconnect(); settle(masks); }
+      };
+      if (drops.length < Math.min(masks, MOST)) new IntersectionObserver(goOn).observe(figure.root);
     };
     const rain = () => {
       if (drops.length >= MOST) [drops, path] = [[], []];
@@ -144,7 +147,7 @@
       return full;
     };
     const write = (sentence) => {
-      [row, drops, sizes, path] = [goOn(language, sentence, D), [], [], []];
+      [row, drops, sizes, path] = [finish(language, sentence, D), [], [], []];
       field.value = row.map((word) => words[word]).join(" ");
       settle(4 * D);
     };

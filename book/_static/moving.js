@@ -313,10 +313,9 @@ const Moving = (() => {
     }
   }
 
-  const start = (root) => {
+  const start = (root, data) => {
     const figure = new Figure(root);
     root.classList.add("moving-alive");
-    const data = JSON.parse(root.querySelector('script[type="application/json"]').textContent);
     figure.draw = kinds[root.dataset.kind].build(figure, data);
     figure.draw();
     let width = figure.picture.clientWidth;
@@ -326,9 +325,15 @@ const Moving = (() => {
       if (width !== before) figure.draw();
     }).observe(figure.picture);
   };
+  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py). */
+  const load = (root) => {
+    const held = root.querySelector('script[type="application/json"]');
+    if (!held.dataset.src) return start(root, JSON.parse(held.textContent));
+    return add(root, "script", { src: held.dataset.src }).addEventListener("load", () => start(root, Moving.data));
+  };
 
   if (typeof document !== "undefined") {
-    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(start));
+    document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(load));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
   return { kind, kinds, number, shuffled, steps, sum, ticks, add, Panel };
