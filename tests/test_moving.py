@@ -101,8 +101,8 @@ def test_the_networks_in_the_page_and_the_language_answer_as_in_python(data):
         net.load_state_dict(weights, strict=False)
         expected = net.vocabulary_log_prob(rows, seen).detach()
         for j in range(6):
-            answers = run_script("network", "kind.forward(kind.decode(value[0]), value[1], value[2]).map((v) => [...v])",
-                                 [network, rows[j].tolist(), seen[j].tolist()])
+            code = "kind.forward(kind.decode(value[0]), value[1], value[2]).map((v) => [...v])"
+            answers = run_script("network", code, [network, rows[j].tolist(), seen[j].tolist()])
             assert np.array(answers) == pytest.approx(expected[j].numpy(), abs=1e-4)
     for j in range(6):
         exact = run_script("network", "kind.exact(...value)", [found["language"], rows[j].tolist(), seen[j].tolist()])
