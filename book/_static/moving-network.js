@@ -122,41 +122,33 @@
       const sorted = places.map((k) => drops.filter(({ hidden }) => hidden.length === k + 1));
       return names.map((_, n) => sorted.map((some) => mean(some.map(({ scores }) => scores[n]))));
     };
-    /* Some more random masks, one of each size in turn; after each turn the steps have an area. True: enough. */
+    /* Some more random masks, one of each size in turn; after each turn the steps have an area. */
     const pour = (masks) => {
+      if (drops.length >= MOST) [drops, path] = [[], []];
       for (let k = 0; k < masks; k += 1) {
         if (!sizes.length) sizes = Moving.shuffled(places);
         const { hidden, scores } = judge(Moving.shuffled(places).slice(0, sizes.pop() + 1));
         drops.push({ hidden, scores, x: hidden.length + 0.6 * (Math.random() - 0.5) });
         if (!sizes.length) path.push(curves().map(sum));
       }
-      return drops.length >= MOST;
-    };
-    const settle = (masks) => {
-      pour(4);
       figure.draw();
-      const goOn = ([{ isIntersecting }], watch) => { // while the figure is in view
-        if (isIntersecting) { watch.disconnect(); settle(masks); }
-      };
-      if (drops.length < Math.min(masks, MOST)) new IntersectionObserver(goOn).observe(figure.root);
     };
     const rain = () => {
-      if (drops.length >= MOST) [drops, path] = [[], []];
-      const full = pour(drops.length < 3 * D ? 1 : 4);
+      pour(drops.length < 3 * D ? 1 : 4);
       masking.choose(drops.at(-1).hidden);
-      return full;
+      return drops.length >= MOST;
     };
     const write = (sentence) => {
       [row, drops, sizes, path] = [finish(language, sentence, D), [], [], []];
       field.value = row.map((word) => words[word]).join(" ");
-      settle(4 * D);
+      pour(2 * D);
     };
     field.addEventListener("change", () => {
       const written = field.value.toLowerCase().match(/[a-z]+/g) ?? [];
       write(written.map((word) => words.indexOf(word)).filter((word) => word >= 0));
     });
     field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
-    figure.repeat("Let masks rain", rain, 120) ?? figure.button("Add 64 masks", () => settle(drops.length + 64));
+    figure.repeat("Let masks rain", rain, 120) ?? figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
     figure.button("Another sentence", () => write([]));
     add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact one; bold is right.");
     figure.controls.append(masking.group); // with the keyboard, the many words come last
