@@ -144,6 +144,7 @@ FAULTS = {
         (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.nan_to_num().sum(-1, keepdim=True)),
         (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 0 * seen * x.sum(-1, keepdim=True)),
         (COINS, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-9 * x.nan_to_num().sum(-1)),
+        ("BernoulliMixture of int64", ANSWER, lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.sum(-1, True)),
     ],
     "batched_is_looped": [
         (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen) if x.ndim == 1 else right(x, seen).flip(-2)),

@@ -135,7 +135,7 @@ def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypa
     for slow in (False, True):
         if slow:
             monkeypatch.setattr(PPCA, "_keeps_digits", lambda *given: False)
-            monkeypatch.setattr("mptlml.models.ppca.BLOCK", 40)
+            monkeypatch.setattr("mptlml.models.ppca.BLOCK", 10)
         weight = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).requires_grad_()
         model = PPCA(weight, 0.3)
         for data in (x, SecondMoment(x.mean(0), covariance=x.T.cov(correction=0))):
