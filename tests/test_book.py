@@ -247,7 +247,8 @@ def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_
 def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
     """By Ctrl-C, by a kill, by a closed terminal, where pytest gets it too; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
-    slow = write_chapter(little_book, "import time; time.sleep(999)", name="02_slow")
+    code = "import subprocess, time; subprocess.Popen(['sleep', '999']); time.sleep(999)"
+    slow = write_chapter(little_book, code, name="02_slow")
     code = "import functools, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n" \
            "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n" \
            f"sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \

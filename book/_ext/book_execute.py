@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import nbformat
+import psutil
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 from book_outputs import executed_chapter, gather, keep, locked, place, records_of
 
@@ -54,6 +55,9 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path,
             except KeyboardInterrupt:  # pytest got it too, from the terminal or from make
                 stopped = True
                 tests.terminate()
+        for process in psutil.process_iter(["cwd"]):  # a kernel that is stopped as it starts can hang
+            if (process.info["cwd"] or "").startswith(folder):
+                process.kill()
         for path, copy in copies.items():
             with suppress(ValueError):  # it was being written
                 notebook = nbformat.read(copy, as_version=4)
