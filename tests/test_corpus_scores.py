@@ -492,7 +492,8 @@ def test_the_command_compares_pairs(folder, lm, tmp_path, monkeypatch, capsys):
     found = compare(lm.given("the cat"), [(first[k], second[k]) for k in (0, 2)], num_passes=300,
                     generator=draws.seeded(0, 0))
     assert [line["difference"] for line in there] == [pair.difference for pair in found]
-    assert "left out: line 2" in said.err and "2 pairs, " in said.out and f"{found[0].difference:.2f} +-" in said.out
+    assert "left out: a.txt, line 2: " in said.err and "2 pairs, " in said.out
+    assert f"{found[0].difference:.2f} +-" in said.out
     signs = np.sign([[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found])
     alike = np.mean(signs[:, 0] == signs[:, 1])
     assert re.search(rf"alike by area and pseudo-log-likelihood +{alike:.1%}", said.out)
@@ -500,14 +501,17 @@ def test_the_command_compares_pairs(folder, lm, tmp_path, monkeypatch, capsys):
     for words, message in ((["a.txt", "b.txt", "-o", "c.jsonl"], "c.jsonl exists.*--overwrite"),
                            (["a.txt", "a.txt", "-o", "a.txt"], "is the file of texts too"),
                            (["a.txt", "p2.txt"], "a.txt holds 3 texts, p2.txt 1"), (["e.tsv"], "holds no pair"),
+                           (["a.txt", "gap.txt"], "line 2 of a.txt would be compared with line 3 of gap.txt"),
                            (["p.tsv", "--level", "2"], "level must lie in"), (["p.tsv", "-o", "b"], "is no ordinary")):
         Path("p2.txt").write_text("a dog")
+        Path("gap.txt").write_text("\n\n".join(second))
         Path("e.tsv").touch()
         Path("b").mkdir(exist_ok=True)
         with pytest.raises(SystemExit, match=message):
             command.main(["compare", *words, *usual])
-    with pytest.raises(SystemExit, match="line 2: the tokenizer does not know '50'"):
-        command.main(["compare", "p.tsv", "--model", str(folder)])
+    for words, where in ((["p.tsv"], "p.tsv, line 2"), (["b.txt", "a.txt"], "a.txt, line 2")):
+        with pytest.raises(SystemExit, match=f"{where}: the tokenizer does not know '50'"):
+            command.main(["compare", *words, "--model", str(folder)])
 
 
 def test_a_missing_drawing_library_is_told_before_work_starts(folder, tmp_path, monkeypatch):

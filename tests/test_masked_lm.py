@@ -214,7 +214,7 @@ def test_quadrature_error_bounds_that_of_a_convex_curve(bert, generator):
 
 
 def test_spaced_sizes_are_dense_at_the_ends():
-    assert spaced_sizes(5, 9).tolist() == [1, 2, 3, 4, 5]
+    assert spaced_sizes(8, 9).tolist() == [*range(1, 9)] == spaced_sizes(8, 8).tolist()
     assert spaced_sizes(101, 5).tolist() == [1, 16, 51, 86, 101]
 
 

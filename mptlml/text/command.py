@@ -36,7 +36,7 @@ from .corpus_scores import (
     settings_file,
     with_progress,
 )
-from .inputs import STDIN, Text, read_columns, read_texts
+from .inputs import STDIN, Text, is_plain, read_columns, read_texts
 from .masked_lm import MaskedLM
 from .pairs import compare
 
@@ -103,16 +103,16 @@ def _compare(given: argparse.Namespace) -> None:
     _check_device(given.device)
     pairs = _read_pairs(given)
     lm = _load(given)
-    both = [Text(line, text) for line, *pair in pairs for text in pair]
-    wrong = encoded(lm, both)[1]
+    wrong = {place // 2: f"{(given.texts, given.other or given.texts)[place % 2]}, {message}"
+             for place, message in encoded(lm, [text for pair in pairs for text in pair])[1].items()}
     if wrong and not given.skip:
         raise ValueError(next(iter(wrong.values())))
-    pairs = _without(pairs, {place // 2: message for place, message in wrong.items()})
+    pairs = _without(pairs, wrong)
     lines = []
     for unit in with_progress([range(k, min(k + UNIT, len(pairs))) for k in range(0, len(pairs), UNIT)], "pairs"):
-        found = compare(lm, [pairs[k][1:] for k in unit], num_passes=given.passes, level=given.level,
-                        generator=seeded(given.seed, unit[0]))
-        lines += [dict(zip(("line", "first", "second"), pairs[k], strict=True)) | one._asdict()
+        found = compare(lm, [(pairs[k][0].text, pairs[k][1].text) for k in unit],
+                        num_passes=given.passes, level=given.level, generator=seeded(given.seed, unit[0]))
+        lines += [dict(line=pairs[k][0].line, first=pairs[k][0].text, second=pairs[k][1].text) | one._asdict()
                   for k, one in zip(unit, found, strict=True)]
     if given.output is not None:
         with replacing(given.output) as new:
@@ -120,16 +120,21 @@ def _compare(given: argparse.Namespace) -> None:
     print(_summary_of_pairs(lines, given.level))
 
 
-def _read_pairs(given: argparse.Namespace) -> list[tuple[int, str, str]]:
-    """(line, first, second) of each pair. Raises ValueError: files of different length, no pair, a lonely text."""
+def _read_pairs(given: argparse.Namespace) -> list[tuple[Text, Text]]:
+    """The two texts of each pair. Raises ValueError: files that do not go together, no pair, a lonely text."""
     if given.other is None:
-        pairs = [(line, one.strip(), other.strip()) for line, (one, other) in read_columns(given.texts, given.columns)]
+        pairs = [(Text(line, one.strip()), Text(line, other.strip()))
+                 for line, (one, other) in read_columns(given.texts, given.columns)]
     else:
         texts = [read_texts(path) for path in (given.texts, given.other)]
         if len(texts[0]) != len(texts[1]):
             raise ValueError(f"{given.texts} holds {len(texts[0])} texts, {given.other} {len(texts[1])}: the first of "
                              "each are a pair, and so on")
-        pairs = [(one.line, one.text, other.text) for one, other in zip(*texts, strict=True)]
+        pairs = [*zip(*texts, strict=True)]
+        for one, other in pairs:
+            if one.line != other.line and is_plain(given.texts) and is_plain(given.other):
+                raise ValueError(f"line {one.line} of {given.texts} would be compared with line {other.line} of "
+                                 f"{given.other}: give both files the same blank lines")
     if not pairs:
         raise ValueError(f"{given.texts} holds no pair")
     return pairs

@@ -71,6 +71,11 @@ def read_columns(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[in
         raise ValueError(f"{path} is no table: line {rows.line_num}: {error}") from None
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a file has one text per line, by its name."""
+    return _kind(path) not in (*DELIMITERS, *FASTA)
+
+
 def _kind(path: Path) -> str:
     """The ending of a name that says what the file holds, such as .csv, also of x.csv.gz."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ..checks import check_choice, check_count, check_sizes
@@ -141,9 +142,10 @@ def hidden_tokens(rates: np.ndarray | Sequence[float], length: int) -> np.ndarra
 
 
 def spaced_sizes(num_tokens: int, count: int) -> Tensor:
-    """At most `count` mask sizes of 1..D, long [S], with both ends, near which they are dense: curves bend there."""
-    check_count(count, "count", at_least=2)
-    angle = np.linspace(0, np.pi, min(count, num_tokens))
+    """At most `count` mask sizes of 1..D, long [S]: all, or both ends and near them most, for curves bend there."""
+    if check_count(count, "count", at_least=2) >= num_tokens:
+        return torch.arange(1, num_tokens + 1)
+    angle = np.linspace(0, np.pi, count)
     sizes = 1 + (num_tokens - 1) * (1 - np.cos(angle)) / 2
     return check_sizes(np.unique(sizes.round().astype(int)), num_tokens)
 
