@@ -140,6 +140,7 @@ def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(reade
     assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
     exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
     readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
+    readout.get_by_text("left out: dog.").wait_for()
     readout.get_by_text("64 masks").wait_for()
     figure.get_by_role("button", name="Add 64 masks").click()
     readout.get_by_text("128 masks").wait_for()

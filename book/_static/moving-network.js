@@ -138,14 +138,17 @@
       masking.choose(drops.at(-1).hidden);
       return drops.length >= MOST;
     };
-    const write = (sentence) => {
+    let unknown = [];
+    const write = (sentence, others = []) => {
+      unknown = others;
       [row, drops, sizes, path] = [finish(language, sentence, D), [], [], []];
       field.value = row.map((word) => words[word]).join(" ");
       pour(2 * D);
     };
     field.addEventListener("change", () => {
       const written = field.value.toLowerCase().match(/[a-z]+/g) ?? [];
-      write(written.map((word) => words.indexOf(word)).filter((word) => word >= 0));
+      write(written.map((word) => words.indexOf(word)).filter((word) => word >= 0),
+        written.filter((word) => !words.includes(word)));
     });
     field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
     figure.repeat("Let masks rain", rain, 120) ?? figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
@@ -168,6 +171,7 @@
       const say = [hidden.length ? `A hidden word scores ${told(scores)} nats on average.` : "Press a word to hide it.",
         `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: `
         + (path.length ? `${told(path.at(-1))}.` : "not yet, for every size needs one.")];
+      if (unknown.length) say.unshift(`Not in the language, and left out: ${unknown.join(", ")}.`);
       const wide = figure.width > 560;
       const [svg, width] = figure.sheet(wide ? 290 : 510, `Steps for each mask size, and areas. ${say.join(" ")}`);
       const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
