@@ -147,8 +147,10 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
         FromLogits(lambda ids: network(torch.zeros(1, 5).long()).logits, 8, 3)
 
 
-def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm, tmp_path):
+def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm, tmp_path, monkeypatch):
     """A diffusion network without an attention mask: right for texts of one length, and of several."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")
     lm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
     about = {"model_type": "small_diffusion", "vocab_size": lm.vocab_size, "architectures": ["Network"],
