@@ -204,10 +204,10 @@ def test_the_scorecard_is_a_list_that_filters_shorten(reader, built_site):
     rows = page.locator("tr[data-verdict]")
     assert page.locator("tr[data-verdict]:visible").count() == rows.count()
     page.locator("select[name=verdict]").select_option("partly")
-    page.locator("select[name=chapter]").select_option("05_training")
+    page.locator("select[name=chapter]").select_option("07_fixed_rate")
     left = page.locator("tr[data-verdict]:visible").all()
     assert {(row.get_attribute("data-verdict"), row.get_attribute("data-chapter")) for row in left} == {
-        ("partly", "05_training")}
+        ("partly", "07_fixed_rate")}
     assert page.locator(".filters output").inner_text() == f"{len(left)} of {rows.count()} claims"
     assert page.locator("tr[data-of]:visible").count() == 1
     page.close()

@@ -32,6 +32,20 @@ def is_complete(notebook: nbformat.NotebookNode) -> bool:
     return not errors and all(cell.execution_count is not None for cell in cells)
 
 
+def end_below(folder: str) -> None:
+    """Wait until what works below a folder has ended, and kill what has not after five seconds.
+
+    A kernel that is stopped as it starts can hang, and what a chapter has started may not end with it.
+    """
+    for _ in range(10):  # a process may start another meanwhile
+        found = [each for each in psutil.process_iter(["cwd"]) if (each.info["cwd"] or "").startswith(folder)]
+        for process in psutil.wait_procs(found, timeout=5)[1]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        if not found:
+            return
+
+
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
     """Run the chapters' copies under pytest; yield those that passed, with their outputs.
 
@@ -55,9 +69,7 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path,
             except KeyboardInterrupt:  # pytest got it too, from the terminal or from make
                 stopped = True
                 tests.terminate()
-        for process in psutil.process_iter(["cwd"]):  # a kernel that is stopped as it starts can hang
-            if (process.info["cwd"] or "").startswith(folder):
-                process.kill()
+        end_below(folder)
         for path, copy in copies.items():
             with suppress(ValueError):  # it was being written
                 notebook = nbformat.read(copy, as_version=4)
