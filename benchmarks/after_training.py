@@ -22,7 +22,7 @@ NETWORKS = FOLDER.parents[1] / "_build" / "after_training"
 KINDS = "uniform sizes", "fixed 40%", "fixed 15%", "15%, 80/10/10"
 RANDOM, SHUFFLED = "random weights", "shuffled words"
 SHORT, LONG, SEEDS = NUM_STEPS // 8, NUM_STEPS // 2, 10
-ABOUT = "area gap", "mixture", "S(1)", "S(5)", "own loss", "spread"
+ABOUT = "area gap", "S(1)", "S(5)", "own loss"
 TASKS = [f"{task}, {name}" for name in DOMAINS for task in ("fill", "write", *(f"probe {n}" for n in LABELLED),
                                                             *(f"tune {n}" for n in TUNING_NUMBERS if name == "home"))]
 FIELDS = ("kind", "num_steps", "rate", "seed", *ABOUT, *TASKS)
