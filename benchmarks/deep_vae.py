@@ -20,7 +20,17 @@ import torch
 
 from mptlml.draws import multinomial, rand, randn
 from mptlml.models.importance import tempered
-from mptlml_book.studies.deep_vae import LONG_RUN, SCORED, SHORT_RUN, VARIANTS, WEIGHTED, images, mean_lml, train
+from mptlml_book.studies.deep_vae import (
+    LONG_RUN,
+    RECURSION,
+    SCORED,
+    SHORT_RUN,
+    VARIANTS,
+    WEIGHTED,
+    images,
+    mean_lml,
+    train,
+)
 
 from .results import write_results
 
@@ -30,7 +40,7 @@ BOTH, LONG = ("elbo", "masking"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
 PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes
     ("mnist", None, LONG, BOTH),
     ("fashion-mnist", None, LONG, BOTH),
-    ("mnist", 1.0, (600,), BOTH + tuple(WEIGHTED)),
+    ("mnist", 1.0, (600,), (*BOTH, *WEIGHTED, *RECURSION)),
     ("mnist", None, (SHORT_RUN,), BOTH + tuple(VARIANTS)),
 )
 FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds",

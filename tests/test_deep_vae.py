@@ -1,6 +1,7 @@
 """The deep VAE: with one latent against dense quadrature."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 from benchmarks.deep_vae import annealed_log_prob
 from mptlml.models import Importance, Recursive
 from mptlml.models.deep_vae import DeepVAE
-from mptlml_book.studies.deep_vae import SCHEMES, train
+from mptlml_book.studies.deep_vae import SCHEMES, EncoderApart, train
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, activation="tanh", bend=2.0):
@@ -132,15 +133,18 @@ def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
     assert z.var().item() == pytest.approx(variance / (1 + variance), abs=0.01)
 
 
-def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(generator):
+@pytest.mark.parametrize(("together", "apart", "num_draws"), [
+    (partial(Importance, num_samples=10, proposal="encoder"),
+     partial(Importance, num_samples=10, proposal="encoder", own_encoder=True), 10),
+    (Recursive, EncoderApart, 3)])
+def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(together, apart, num_draws, generator):
     vae = network().requires_grad_()
     x, observed = rows_and_masks(generator, vae, 400)
-    together, apart = (Importance(vae, seeded(), 10, "encoder", own_encoder=own) for own in (False, True))
-    answers = [model.conditional_log_prob(x, observed) for model in (together, apart)]
+    answers = [model(vae, seeded()).conditional_log_prob(x, observed) for model in (together, apart)]
     assert torch.equal(*answers)
-    apart.generator = seeded()
-    torch.randn(10, 400, 1, generator=apart.generator, dtype=torch.float64)  # as many as the answers took
-    bound = apart._visible_elbo(x, observed)
+    used = seeded()
+    torch.randn(num_draws, 400, 1, generator=used, dtype=torch.float64)  # as many as the answers took
+    bound = Importance(vae, used).visible_elbo(x, observed)
     each = (~observed).sum(-1) * bound  # each hidden token brings it along
     slopes = [torch.autograd.grad(answer.sum(), list(vae.parameters()), allow_unused=True, retain_graph=True)
               for answer in (*answers, each)]

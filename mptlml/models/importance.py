@@ -84,7 +84,7 @@ class Importance:
             tokens, log_weight = self._draw(rows, masks)
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
-                bound = self._visible_elbo(rows, masks)
+                bound = self.visible_elbo(rows, masks)
                 answer = answer + (bound - bound.detach())[..., None]  # adds a gradient, not a value
             parts.append(torch.where(masks, 0.0, answer))
         return torch.cat(parts).view(x.shape)
@@ -102,7 +102,7 @@ class Importance:
         size = 1 / log_weight.softmax(0).square().sum(0)
         return (log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1])
 
-    def _visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
+    def visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
         """The ELBO of log p(x_R), nats per row [N], one draw of z per row, with a gradient for the encoder alone."""
         vae = self.vae
         mean, deviation = vae.encode(filled(x, observed, self.fill))

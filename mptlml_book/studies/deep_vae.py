@@ -40,14 +40,34 @@ WEIGHTED = {  # mask sizes; whether the encoder learns from the ELBO of the visi
     "weighted 33%, own encoder": ("fixed", True),
     "weighted uniform, own encoder": ("uniform", True),
 }
-SCHEMES = ("elbo", "masking", *VARIANTS, *WEIGHTED)
+RECURSION = {  # the same choices for masking by the recursion, where "masking" is 33% with nothing apart
+    "recursion uniform": ("uniform", False),
+    "recursion 33%, own encoder": ("fixed", True),
+    "recursion uniform, own encoder": ("uniform", True),
+}
+SCHEMES = ("elbo", "masking", *VARIANTS, *WEIGHTED, *RECURSION)
 HELD = {  # names in a table of those that are compared with the ELBO where the noise is held
     "masking": "masking by the recursion, 33%",
+    "recursion uniform": "masking by the recursion, uniform sizes",
+    "recursion 33%, own encoder": "the same, encoder trained apart, 33%",
+    "recursion uniform, own encoder": "the same, encoder trained apart, uniform sizes",
     "weighted 33%": "masking by weighted draws, 33%",
     "weighted uniform": "masking by weighted draws, uniform sizes",
     "weighted 33%, own encoder": "the same, encoder trained apart, 33%",
     "weighted uniform, own encoder": "the same, encoder trained apart, uniform sizes",
 }
+
+
+class EncoderApart(Recursive):
+    """The recursion, whose encoder learns from the ELBO of the visible tokens, as that of `Importance` can."""
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        answer = super().conditional_log_prob(x, observed)
+        bound = Importance(self.vae, self.generator, fill=self.fill).visible_elbo(x, observed)
+        return torch.where(observed, 0.0, answer + (bound - bound.detach())[..., None])  # adds a gradient, not a value
+
+    def _encoded(self, x: Tensor) -> Tensor:
+        return super()._encoded(x).detach()
 
 
 def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, noise: float | None = None,
@@ -96,12 +116,12 @@ def _objective(scheme: str, vae: DeepVAE, rows: Tensor, options: dict[str, Any],
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
-    sizes, own_encoder = WEIGHTED.get(scheme, ("fixed", False))
+    sizes, own_encoder = (WEIGHTED | RECURSION).get(scheme, ("fixed", False))
     model: Importance | Recursive
     if scheme in WEIGHTED:
         model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"], own_encoder=own_encoder)
     else:
-        model = Recursive(vae, generator, **options)
+        model = (EncoderApart if own_encoder else Recursive)(vae, generator, **options)
     if sizes == "uniform":
         return lambda: objectives.uniform_size(model, batch(), share_masks=False, generator=generator)
     size = round(SHARE * vae.num_tokens)
