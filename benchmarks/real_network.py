@@ -1,6 +1,6 @@
 """The long runs behind Chapter 13: python -m benchmarks real_network [PART ...]
 
-The parts are repair, rates, longer, control, scores, after and guesses; without any, all of them.
+The parts are repair, rates, longer, control, scratch, scores, after and guesses; without any, all of them.
 
 repair: trains AntiBERTy further on germline genes of other species, by each scheme of
 `mptlml_book.studies.real_network.SCHEMES` from several seeds, and scores human genes before and after. Writes
@@ -11,7 +11,8 @@ rates: writes book/data/real_network_rates.csv, the same for one run of each sch
 scored on other human genes. longer: writes book/data/real_network_longer.csv, the same as repair for twice as
 many steps, each scheme at the rate after which the area on those other genes is the largest. control: writes
 book/data/real_network_control.csv, the same for a fixed 15% at the rate that repair has, for so many steps
-that it predicts as many residues as uniform sizes do there.
+that it predicts as many residues as uniform sizes do there. scratch: writes book/data/real_network_scratch.csv,
+the same for uniform sizes and the same network of random weights, for four times the steps at ten times the rate.
 
 scores: writes book/data/real_network_scores.csv, one line for each of some genes, chains and mutants, in nats
 per sequence: the area of its curve with the error of the masks, its pseudo-log-likelihood, left to right, the
@@ -36,6 +37,7 @@ import torch
 
 from mptlml import random_orders
 from mptlml.draws import seeded
+from mptlml.text.masked_lm import MaskedLM
 from mptlml.text.text_curves import RateCurve, spaced_sizes
 from mptlml_book.studies import guessing
 from mptlml_book.studies import real_network as study
@@ -77,10 +79,12 @@ def before(choosing):
     return study.read_curve(network(), genes_of(choosing))
 
 
-def repair(scheme, seed, learning_rate, num_steps, *, choosing=False):
-    """The lines of one run, as REPAIR_FIELDS says."""
+def repair(scheme, seed, learning_rate, num_steps, *, choosing=False, scratch=False):
+    """The lines of one run, as REPAIR_FIELDS says; scratch: from random weights."""
     lm, sequences = study.load_network().lm, study.load_sequences()
-    stages = count()
+    if scratch:
+        lm = MaskedLM.random(lm.model.config, lm.tokenizer, seed=seed)
+    stages = count(int(scratch))
     history = study.fine_tune(
         lm, sequences.trained, scheme, seed=seed, num_steps=num_steps, learning_rate=learning_rate,
         track={"curve": lambda: study.read_curve(lm, genes_of(choosing)) if next(stages) else before(choosing)})
@@ -170,6 +174,10 @@ def main(*parts):
     if "control" in parts or not parts:
         units = [("fixed 15%", seed, study.LEARNING_RATE, EQUAL_STEPS) for seed in SEEDS]
         write_results("real_network_control", "real_network control", REPAIR_FIELDS, repair, units)
+    if "scratch" in parts or not parts:
+        units = [("uniform sizes", seed, 10 * study.LEARNING_RATE, 4 * study.NUM_STEPS) for seed in SEEDS]
+        run = partial(repair, scratch=True)
+        write_results("real_network_scratch", "real_network scratch", REPAIR_FIELDS, run, units)
     if "scores" in parts or not parts:
         units = [(name,) for name in study.scored()]
         write_results("real_network_scores", "real_network scores", SCORES_FIELDS, scores, units)
