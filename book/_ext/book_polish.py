@@ -17,6 +17,9 @@ MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
 MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml_book.report.moving writes it
 NUMBERS = re.compile(r'<script type="application/json">([^<]{100000,})</script>')  # so many stand beside the page
+NOTHING = re.compile(  # what drawings carry along and nothing shows
+    r' transform="rotate\(-0 [^"]*"| font-family="’DejaVu Sans’, sans-serif"| stroke-linecap="square"'
+    r'|<path d="[^"]*"(?: clip-path="[^"]*")? fill="none"/>')
 TITLE = "Masked pre-training, in numbers"
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
@@ -87,7 +90,7 @@ def _finish(app, exception):
         shutil.copytree(MATHJAX / FONTS, mathjax / FONTS, dirs_exist_ok=True)
         shutil.copy2(MATHJAX / BUNDLE, mathjax)
         for path in folder.rglob("*.html"):
-            html = path.read_text(encoding="utf-8")
+            html = NOTHING.sub("", path.read_text(encoding="utf-8"))
             for before, after in REPAIRS:
                 html = html.replace(before, after)
             for found in NUMBERS.findall(html):

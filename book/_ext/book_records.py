@@ -11,6 +11,7 @@ site gets claims.json (described by claims.schema.json) and data/KEY.csv beside 
 
 import csv
 import json
+import re
 import shutil
 from collections import Counter
 from fnmatch import fnmatchcase
@@ -44,6 +45,7 @@ def typeset(text: str) -> str:
     return unbroken(text.replace("'", "’"))
 
 
+WIDE = re.compile(r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL)  # of two forms the first
 PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
@@ -160,7 +162,9 @@ def _show_twins(app, doctree, docname):
         chapter, anchor = place["twin"]
         figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
         for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            place += [picture.deepcopy() for picture in figure.findall(nodes.raw) if anchor not in shown]
+            pictures = [picture.astext() for picture in figure.findall(nodes.raw) if anchor not in shown]
+            small = pictures if docname == "book/short" else [WIDE.sub('<div class="narrow">', one) for one in pictures]
+            place += [nodes.raw("", picture, format="html") for picture in small]
             shown.add(anchor)
 
 

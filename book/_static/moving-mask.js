@@ -24,7 +24,12 @@
     masks.sort((a, b) => a.x - b.x);
     const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
     const masking = figure.masking(data.words, data.hidden);
-    figure.play(masking.slider, 1100);
+    figure.repeat("Play", () => {
+      const { slider } = masking;
+      slider.value = slider.value === slider.max ? 0 : +slider.value + 1;
+      slider.dispatchEvent(new Event("input"));
+      return slider.value === slider.max;
+    }, 1100);
     let fall = "drop";
 
     return () => {

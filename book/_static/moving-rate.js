@@ -16,26 +16,18 @@
     });
   };
 
-  /* The size nearest to a rate, at least one token. */
-  const nearest = (rate, D) => Math.max(1, Math.round(rate * D));
-
   const build = (figure, data) => {
     const which = figure.select("Model and rows", data.cases.map((some) => some.name));
     const at = figure.range("Tokens masked, m", { min: 1, max: data.cases[0].scores.length, value: data.start,
       text: (m) => `${m} (${Math.round(100 * m / data.cases[+which.value].scores.length)}%)` });
-    let [shown, rate] = [0, data.start / data.cases[0].scores.length]; // the rate asked for: D need not allow it
-    at.addEventListener("input", () => { rate = at.value / at.max; });
-    const go = () => { at.value = nearest(rate, +at.max); at.say(); };
-    for (const percent of [15, 25]) {
-      figure.button(`About ${percent}%`, () => { rate = percent / 100; go(); figure.draw(); });
-    }
     return () => {
       const { scores, lml } = data.cases[+which.value];
       const D = scores.length;
-      if (shown !== +which.value) { // another number of tokens: keep the rate
-        [at.max, shown] = [D, +which.value];
-        go();
+      if (+at.max !== D) { // another number of tokens: keep the rate
+        const rate = at.value / at.max;
+        [at.max, at.value] = [D, Math.round(rate * D)];
       }
+      at.say();
       const m = +at.value;
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
       const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out `
@@ -79,7 +71,12 @@
         bias.name(place, 0, `no bias at ${number(place)}`, "green", left ? "end" : "start", 0,
           left === falls ? 20 : -8);
       });
-      for (const panel of [curve, bias]) figure.slide(panel, at, B.map((_, k) => panel.x(k + 1)));
+      for (const panel of [curve, bias]) {
+        figure.drag(panel, (x) => {
+          at.value = Math.round(0.5 + D * (x - panel.left) / (panel.right - panel.left));
+          at.dispatchEvent(new Event("input"));
+        });
+      }
       const read = (k) => `m = ${k + 1} (${Math.round(100 * (k + 1) / D)}%): S = ${number(scores[k], 3)}, `
         + `bias ${number(B[k], 2, true)}`;
       figure.points([...scores.map((score, k) => [curve.x(k + 1), curve.y(score), read(k)]),
@@ -88,5 +85,5 @@
     };
   };
 
-  Moving.kind("rate", { build, biases, crossings, nearest });
+  Moving.kind("rate", { build, biases, crossings });
 })();

@@ -1,14 +1,9 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
  * mptlml_book.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
- *                               script[type="application/json"] (the numbers).
- * moving-KIND.js calls          Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and returns
- *                               draw(), which is called after every change.
- * This file then makes          div.moving.moving-alive > .moving-live > .moving-controls, .moving-picture > svg,
- *                               .moving-tip (what the pointer or the arrow keys read off), .moving-readout (a
- *                               sentence with the number that matters, aria-live).
- * Other code may rely on: div.moving[data-kind], .moving-alive once the figure runs, .moving-readout, and controls
- * that are native inputs, selects and buttons with labels.
+ *                                    script[type="application/json"] (the numbers).
+ * moving-KIND.js calls               Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and
+ *                                    returns draw(), which is called after every change.
  */
 const Moving = (() => {
   "use strict";
@@ -24,6 +19,14 @@ const Moving = (() => {
   const steps = (values) => values.flatMap((value, k) => [[k + 0.5, value], [k + 1.5, value]]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
+
+  /* An arrow key, Home or End goes from one of `count` things to another. */
+  const step = (event, at, count, go) => {
+    const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -1e9, End: 1e9 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    go(Math.max(0, Math.min(count - 1, at + by)));
+  };
 
   /* An element with attributes and text, at the end of its parent. */
   const SVG = "http://www.w3.org/2000/svg";
@@ -139,12 +142,7 @@ const Moving = (() => {
       for (const type of ["pointerup", "pointercancel"]) on(type, () => { held = null; });
       for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
       on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
-      on("keydown", (event) => {
-        const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -1e9, End: 1e9 }[event.key];
-        if (!step) return;
-        event.preventDefault();
-        this.show(Math.max(0, Math.min(this.read.length - 1, this.shown + step)));
-      });
+      on("keydown", (event) => step(event, this.shown, this.read.length, (k) => this.show(k)));
     }
 
     /* The place of the point, or of whatever is listed, for which `far` is least and below `most`; otherwise -1. */
@@ -185,20 +183,11 @@ const Moving = (() => {
       add(this.svg, "rect", { class: "handle", "data-handle": this.handles.push(act) - 1, ...box });
     }
 
-    /* The same for a slider, whose values lie at these places, pixels from the left. */
-    slide(box, input, places) {
-      this.drag(box, (x) => {
-        const far = places.map((place) => Math.abs(place - x));
-        input.value = +input.min + input.step * far.indexOf(Math.min(...far));
-        input.dispatchEvent(new Event("input"));
-      });
-    }
-
     /* A slider; `text` says a value in words. Returns the input. */
-    range(label, { min, max, value, step = 1, text = String }) {
+    range(label, { min, max, value, text = String }) {
       const box = add(this.controls, "label", { class: "moving-range" });
       add(box, "span", {}, label);
-      const input = add(box, "input", { type: "range", min, max, step, value });
+      const input = add(box, "input", { type: "range", min, max, value });
       const shown = add(box, "output", { "aria-hidden": "true" }); // aria-valuetext says it
       input.say = () => {
         shown.textContent = text(+input.value);
@@ -211,7 +200,7 @@ const Moving = (() => {
 
     /* A choice among names; its value is the place of the name. Returns the select. */
     select(label, names, chosen = 0) {
-      const box = add(this.controls, "label", { class: "moving-select" });
+      const box = add(this.controls, "label");
       add(box, "span", {}, label);
       const select = add(box, "select");
       names.forEach((name, k) => { add(select, "option", { value: k }, name).selected = k === chosen; });
@@ -249,20 +238,11 @@ const Moving = (() => {
       return button;
     }
 
-    /* The same, to walk a slider to its end. */
-    play(input, pause = 250) {
-      this.repeat("Play", () => {
-        input.value = input.value === input.max ? input.min : +input.value + 1;
-        input.dispatchEvent(new Event("input"));
-        return input.value === input.max;
-      }, pause);
-    }
-
     /* Words to press, some of them hidden, and a slider that hides and shows others at random: {group,
      * slider, hidden, choose, tell}. */
     masking(words, start) {
       const group = add(this.controls, "div",
-        { class: "moving-words", role: "group", "aria-label": "Words: press one to hide it or to show it" });
+        { class: "moving-words", role: "group", "aria-label": "Words: arrow keys go among them, Enter hides or shows one" });
       const slider = this.range("Words hidden", { min: 0, max: words.length, value: start.length });
       const made = { group, slider, hidden: [...start] }; // the last one hidden is the first to come back
       made.choose = (chosen) => {
@@ -272,10 +252,16 @@ const Moving = (() => {
       };
       const cells = words.map((_, j) => {
         const cell = add(group, "div");
-        const button = add(cell, "button", { type: "button" });
+        const button = add(cell, "button", { type: "button", tabindex: j ? -1 : 0 });
         button.addEventListener("click", () => made.choose(
           made.hidden.includes(j) ? made.hidden.filter((other) => other !== j) : [...made.hidden, j]));
         return { button, note: add(cell, "div") };
+      });
+      const stop = (at) => cells.forEach(({ button }, j) => { button.tabIndex = j === at ? 0 : -1; });
+      group.addEventListener("focusin", ({ target }) => stop(cells.findIndex(({ button }) => button === target)));
+      group.addEventListener("keydown", (event) => { // Tab passes all words at once, arrow keys go among them
+        const at = cells.findIndex(({ button }) => button.tabIndex === 0);
+        step(event, at, cells.length, (next) => cells[next].button.focus());
       });
       slider.addEventListener("input", () => {
         const visible = shuffled(words.map((_, j) => j)).filter((j) => !made.hidden.includes(j));
@@ -325,11 +311,16 @@ const Moving = (() => {
       if (width !== before) figure.draw();
     }).observe(figure.picture);
   };
-  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py). */
+  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py), which is asked
+   * for when the figure is not far from the view. */
   const load = (root) => {
     const held = root.querySelector('script[type="application/json"]');
     if (!held.dataset.src) return start(root, JSON.parse(held.textContent));
-    return add(root, "script", { src: held.dataset.src }).addEventListener("load", () => start(root, Moving.data));
+    return new IntersectionObserver(([near], watch) => {
+      if (!near.isIntersecting) return;
+      watch.disconnect();
+      add(root, "script", { src: held.dataset.src }).addEventListener("load", () => start(root, Moving.data));
+    }, { rootMargin: "800px" }).observe(root);
   };
 
   if (typeof document !== "undefined") {

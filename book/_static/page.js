@@ -1,5 +1,5 @@
-// What every page does with a script: what is too wide scrolls in its own box, one switch opens all folded code, a link
-// finds what it leads to open and what was searched for marked, and the scorecard has filters.
+// What every page does with a script: what is too wide scrolls in its own box, folded code opens by section or all at
+// once, and a link finds what it leads to open and what was searched for marked.
 {
   // In a folder no page may read another. Elsewhere what search quotes of a page is its text, without TeX and contents.
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
@@ -14,18 +14,22 @@
   });
   const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
   const article = document.querySelector("article") ?? document.body;
-  // Such a box (custom.css) can be reached by Tab, so that the arrow keys move it; one that fits is no stop on the way.
-  // The theme does the same for code and its own tables.
-  const boxes = ".table-wrapper, mjx-container, .cell_output, figure";
+  // Such a box (custom.css) fades where it goes on, and can be reached by Tab, so that the arrow keys move it.
+  const boxes = ".table-wrapper, .pst-scrollable-table-container, mjx-container, .cell_output, figure, .highlight pre";
+  const scrolls = (box) => box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX === "auto";
+  const fade = (box) => {
+    box.classList.toggle("more", scrolls(box) && box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  };
   const look = () => {
     document.querySelectorAll("mjx-container:not([display])").forEach((formula) => {
       formula.classList.toggle("too-wide", formula.firstElementChild?.offsetWidth > formula.parentElement.clientWidth);
     });
     document.querySelectorAll(boxes).forEach((box) => {
-      const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX === "auto";
-      if (scrolls) box.tabIndex = 0; else box.removeAttribute("tabindex");
+      if (scrolls(box)) box.tabIndex = 0; else box.removeAttribute("tabindex");
+      fade(box);
     });
   };
+  document.addEventListener("scroll", ({ target }) => target.matches?.(boxes) && fade(target), true);
   // The article changes its size when the window does, when formulas are set, and when something unfolds.
   new ResizeObserver(look).observe(article);
 
@@ -103,38 +107,39 @@
     }
   });
 
-  const folds = document.querySelectorAll("details.above-input");
-  if (folds.length) {
-    const button = document.createElement("button");
-    const show = (all) => {
-      folds.forEach((fold) => { fold.open = all; });
-      button.textContent = all ? "Hide code" : "Show all code";
-      button.setAttribute("aria-pressed", all);
+  // One button opens all folded code; one at the end of a section that of the section, from which its parts are parted.
+  const folded = (name, folds, opened = () => {}) => {
+    const button = Object.assign(document.createElement("button"), { className: "show-code" });
+    const show = (open) => {
+      folds.forEach((fold) => { fold.open = open; });
+      button.textContent = `${open ? "Hide" : "Show"} ${name}`;
+      button.setAttribute("aria-pressed", open);
     };
-    button.className = "show-code";
     button.addEventListener("click", () => {
-      store.code = store.code === "all" ? "" : "all";
-      show(store.code === "all");
+      const open = button.getAttribute("aria-pressed") !== "true";
+      show(open);
+      opened(open);
     });
-    show(store.code === "all");
+    return [button, show];
+  };
+  const folds = [...document.querySelectorAll("details.above-input")];
+  if (folds.length) {
+    const sections = new Set(folds.map((fold) => fold.closest("article section section"))); // not what opens a chapter
+    sections.delete(null);
+    const parts = [...sections].map((section) => {
+      const own = folds.filter((fold) => fold.closest("section") === section);
+      const [button, show] = folded("the code of this section", own, (open) => {
+        if (open) own[0].scrollIntoView({ block: "center" });
+      });
+      const end = section.querySelector(":scope > section");
+      if (end) end.before(button); else section.append(button);
+      return show;
+    });
+    const [button, show] = folded("all code", folds, (open) => {
+      store.code = open ? "all" : "";
+      parts.forEach((part) => part(open));
+    });
     document.querySelector("article h1").before(button);
-  }
-
-  const filters = document.querySelector(".filters");
-  if (filters) {
-    const rows = [...document.querySelectorAll("tr[data-verdict]")], choices = [...filters.querySelectorAll("select")];
-    const choose = () => {
-      rows.forEach((row) => {
-        row.hidden = choices.some(({ name, value }) => value && !row.dataset[name].split(" ").includes(value));
-      });
-      const left = rows.filter((row) => !row.hidden);
-      document.querySelectorAll("tr[data-of]").forEach((head) => {
-        head.hidden = !left.some((row) => row.dataset.chapter === head.dataset.of);
-      });
-      filters.querySelector("output").textContent = `${left.length} of ${rows.length} claims`;
-    };
-    filters.addEventListener("input", choose);
-    filters.hidden = false;
-    choose();
+    [show, ...parts].forEach((part) => part(store.code === "all"));
   }
 }

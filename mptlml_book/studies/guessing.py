@@ -1,12 +1,10 @@
-"""What two networks guess of one sentence, for the moving figure of the kind "guesses"."""
+"""What two networks guess of one sentence, the more of it is hidden."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
-import numpy as np
 import torch
-from matplotlib.figure import Figure
+from IPython.display import HTML
 from torch import Generator, Tensor
 
 from mptlml.checks import Sizes, check_sizes
@@ -16,10 +14,9 @@ from mptlml.protocol import VocabularyModel
 
 def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Sequence[str], sizes: Sizes, *,
             generator: Generator) -> dict[str, Any]:
-    """Data for `moving("guesses", ...)`: what two networks guess of one row, the more of it is hidden.
+    """What two networks guess of one row, the more of it is hidden.
 
-    networks: {short name: network}; the figure says by how much the second's hidden tokens score above the
-    first's. row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step of the slider
+    networks: {short name: network}. row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step
     hides, along one order that is drawn from the generator. Three guesses are kept for each token. Raises
     ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
     """
@@ -39,28 +36,21 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
         for k, seen in enumerate(observed)]}
 
 
-def still(data: Mapping[str, Any], colours: tuple[str, str, str], at: int = -2, across: int = 33) -> Figure:
-    """One step of the data of `guesses` as a picture, `across` tokens a line: what the moving figure opens on.
+def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
+    """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
 
-    colours: of a right guess, which has a frame too, of a wrong one, and of what is hidden; the paler, the less sure.
+    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a wrong one orange;
+    the paler, the less sure.
     """
-    blue, orange, grey = colours
-    words, row, step = data["vocabulary"], data["row"], data["steps"][at]
-    place = {int(j): k for k, j in enumerate(step["hidden"])}
-    fig, ax = plt.subplots(figsize=(7, 0.3 * (4 * -(-len(row) // across) - 1)))
-    ax.set(xlim=(-5, across), ylim=(4 * -(-len(row) // across) - 1.4, -0.6))
-    ax.axis("off")
-    for j, true in enumerate(row):
-        x, y = j % across, 4 * (j // across)
-        ax.text(x, y, words[true], ha="center", va="center", color=grey if j in place else "black")
-        for n, name in enumerate(data["names"], 1):
-            if x == 0:
-                ax.text(-1, y + n, name, ha="right", va="center", color=grey)
-            if j in place:
-                guess, chance = (np.asarray(step[key][n - 1][place[j]])[0] for key in ("guesses", "chances"))
-                right, corner = guess == true, (x - 0.44, y + n - 0.44)
-                color = blue if right else orange
-                ax.add_patch(plt.Rectangle(corner, 0.88, 0.88, color=color, alpha=0.1 + 0.5 * chance, linewidth=0))
-                ax.add_patch(plt.Rectangle(corner, 0.88, 0.88, fill=False, color=color, linewidth=0.8 * right))
-                ax.text(x, y + n, words[guess], ha="center", va="center")
-    return fig
+    columns = ["<br>".join(["gene", *said])]
+    for place, residue in enumerate(gene, 1):
+        hidden = any(place in guessed for guessed in said.values())
+        lines = [f'<span style="opacity: .65">{residue}</span>' if hidden else f"<b>\u00a0{residue}\u00a0</b>"]
+        for guess, chance in [guessed.get(place, ("", 0.0)) for guessed in said.values()]:
+            tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
+            shade = f"background: #{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
+            lines.append(f'<{tag} style="{shade}">\u00a0{guess}\u00a0</{tag}>' if guess else "")
+        columns.append("<br>".join(lines))
+    style = "display: inline-block; vertical-align: top; text-align: center; margin: 0 1px .7em"
+    blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
+    return HTML(f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>')
