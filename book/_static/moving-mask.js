@@ -1,8 +1,8 @@
-/* Hide words of a sentence: what a model guesses in their place, where the mask lies among all masks, and how the steps
- * of the curve fill the area, which is log p(x).
- * data: words [D]; answers [2^D], for the mask whose bit j says that token j is hidden: log p of each hidden token in
- * order; guesses [2^D], likewise the most probable words, places in vocabulary, and chances [2^D], per cent; joint
- * [2^D], log p(x_M | x_R); hidden: the tokens hidden at first. */
+/* Hide words of a sentence: what a model guesses in their place, where the mask lies among all masks,
+ * and how the steps of the curve fill the area, which is log p(x).
+ * data: words [D]; of the mask whose bit j says that token j is hidden: answers [2^D], log p of each hidden token in
+ * order, guesses [2^D], the most probable words, chances [2^D], per cent, joint [2^D], log p(x_M | x_R);
+ * vocabulary: the words that guesses names; hidden: the tokens hidden at first. */
 (() => {
   "use strict";
   const { number, sum, add } = Moving;
@@ -50,9 +50,9 @@
           : `The ${size} hidden words, one by one, sum to ${number(sum(terms))}; jointly: ${number(data.joint[code])}.`,
         size < D ? `With ${size} of ${D} words hidden, the steps so far fill ${share} of log p(x).`
           : `All ${D} steps together have the area ${number(sum(S))}, and log p(x) is ${number(lml)}.`];
-      const [svg, width] = figure.sheet(302, `Steps that fall to the right, and a dot for each mask. ${say.join(" ")}`);
+      const [svg, width] = figure.sheet(302, `Steps that fall, and a dot for each mask. ${say.join(" ")}`);
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 232 },
-        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats",
+        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a word, nats",
           xticks: S.map((_, k) => k + 1), left: 42 });
       const meter = new Moving.Panel(svg, { left: 0, top: 246, width, height: 56 },
         { x: [0, lml], y: [0, 1], yticks: [], xticks: [[0, "0"]], left: 42 });

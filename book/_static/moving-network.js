@@ -1,7 +1,7 @@
-/* Write a sentence of the known language and hide words: two networks run here, beside the language's exact answers.
- * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial, transition,
- * emission}, the hidden Markov model; networks [{name, units, weights}], as mptlml_book.studies.packing.eight_bits has
- * packed them. Nats. */
+/* Write a sentence of the known language and hide words: two networks run beside the exact answers.
+ * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
+ * transition, emission}, the hidden Markov model; networks [{name, units, weights}], as packed by
+ * mptlml_book.studies.packing.eight_bits. Nats. */
 (() => {
   "use strict";
   const { number, sum, add } = Moving;
@@ -12,7 +12,7 @@
   const decode = ({ units, weights }) => {
     const whole = Int8Array.from(atob(weights), (letter) => letter.charCodeAt());
     let at = 0;
-    const read = (columns, unit) => Float64Array.from(whole.subarray(at, at += columns), (value) => unit * value);
+    const read = (columns, unit) => Float64Array.from(whole.subarray(at, at += columns), (w) => unit * w);
     return Object.fromEntries(Object.entries(units).map(
       ([name, [columns, each]]) => [name, each.map((unit) => read(columns, unit))]));
   };
@@ -70,7 +70,7 @@
     return hidden.map(norm).map(linear("readout")).map((v) => softmax(v).map(Math.log));
   };
 
-  /* The exact answers, {answers [D][V], logProb: log p(x_R)}, by one pass forward and one back over the hidden states. */
+  /* The exact {answers [D][V], logProb: log p(x_R)}, by a pass forward and one back over the states. */
   const exact = ({ initial, transition, emission }, row, seen) => {
     const factor = (j, z) => (seen[j] ? emission[z][row[j]] : 1);
     let [now, logProb, after] = [initial, 0, initial.map(() => 1)];
@@ -111,7 +111,7 @@
     const field = add(add(figure.controls, "label", { class: "moving-sentence" }, "Sentence"), "textarea", { rows: 3 });
     const masking = figure.masking(data.row, data.hidden);
 
-    /* What both networks and the language answer where `hidden` is hidden: answers [3][D][V], their scores [3]. */
+    /* What networks and language answer where `hidden` is hidden: answers [3][D][V], scores [3]. */
     const judge = (hidden) => {
       const seen = places.map((j) => !hidden.includes(j));
       const answers = [...nets.map((net) => forward(net, row, seen)), exact(language, row, seen).answers];
@@ -153,7 +153,7 @@
     field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
     figure.repeat("Let masks rain", rain, 120) ?? figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
     figure.button("Another sentence", () => write([]));
-    add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact one; bold is right.");
+    add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact; bold is right.");
     figure.controls.append(masking.group); // with the keyboard, the many words come last
     write(data.row);
 
@@ -168,15 +168,15 @@
 
       const [S, { logProb }] = [curves(), exact(language, row, places.map(() => true))];
       const told = (values) => values.map((value, n) => `${number(value)} (${names[n]})`).join(", ");
-      const say = [hidden.length ? `A hidden word scores ${told(scores)} nats on average.` : "Press a word to hide it.",
+      const say = [hidden.length ? `A hidden word scores ${told(scores)} nats.` : "Press a word to hide it.",
         `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: `
         + (path.length ? `${told(path.at(-1))}.` : "not yet, for every size needs one.")];
       if (unknown.length) say.unshift(`Not in the language, and left out: ${unknown.join(", ")}.`);
       const wide = figure.width > 560;
-      const [svg, width] = figure.sheet(wide ? 290 : 510, `Steps for each mask size, and areas. ${say.join(" ")}`);
+      const [svg, width] = figure.sheet(wide ? 290 : 510, `Steps by mask size, and areas. ${say.join(" ")}`);
       const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width: wide ? 0.6 * width : width, height: 290 },
-        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a hidden word, nats" });
+        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a word, nats" });
       const corner = wide ? { left: 0.6 * width, top: 0, width: 0.4 * width, height: 290 }
         : { left: 0, top: 290, width, height: 220 };
       const reach = [logProb, ...path.flat()];

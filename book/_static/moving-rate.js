@@ -1,5 +1,5 @@
-/* Slide the masking rate along the MPT curve: area on either side, the bias of one rate, and the rate without bias.
- * data: cases [{name, scores, lml}], scores S(1..D) in nats per token, lml exact, nats per row; start: the first m. */
+/* Slide the masking rate along the MPT curve: area on either side, the bias, and the rate without it.
+ * data: cases [{name, scores, lml}], scores S(1..D) per token, lml exact, per row, nats; start: the first m. */
 (() => {
   "use strict";
   const { number, sum } = Moving;

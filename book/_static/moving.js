@@ -1,9 +1,8 @@
 /* What all figures share that readers can move. No framework, no modules: the book also opens from a folder.
  *
- * mptlml_book.report.moving writes   div.moving[data-kind] > .moving-still (a picture, for print and without scripts),
- *                                    script[type="application/json"] (the numbers).
- * moving-KIND.js calls               Moving.kind(KIND, {build, ...}): build(figure, data) adds the controls and
- *                                    returns draw(), which is called after every change.
+ * mptlml_book.report.moving writes div.moving[data-kind] > .moving-still (a picture, for paper and where no
+ * script runs), script[type="application/json"] (the numbers). moving-KIND.js calls Moving.kind(KIND, {build,
+ * ...}), where build(figure, data) adds the controls and returns draw(), which is called after every change.
  */
 const Moving = (() => {
   "use strict";
@@ -15,7 +14,7 @@ const Moving = (() => {
     const sign = value < 0 && +text !== 0 ? "\u2212" : plus ? "+" : "";
     return sign + text;
   };
-  /* The steps of a curve over sizes 1, 2, ...: each as wide as its size, so that the area under them is the sum. */
+  /* The steps of a curve over sizes 1, 2, ...: each has width one, so that their area is the sum. */
   const steps = (values) => values.flatMap((value, k) => [[k + 0.5, value], [k + 1.5, value]]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
@@ -57,7 +56,7 @@ const Moving = (() => {
       this.top = box.top + top;
       this.bottom = box.top + box.height - bottom;
       this.x = (value) => this.left + (this.right - this.left) * (value - x[0]) / (x[1] - x[0]);
-      const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // else drawn at the edge
+      const inside = (value) => Math.max(Math.min(...y), Math.min(Math.max(...y), value)); // else at the edge
       this.y = (value) => this.bottom - (this.bottom - this.top) * (inside(value) - y[0]) / (y[1] - y[0]);
       this.g = add(svg, "g");
       const told = (tick) => (Array.isArray(tick) ? tick : [tick, String(tick).replace("-", "\u2212")]);
@@ -145,7 +144,7 @@ const Moving = (() => {
       on("keydown", (event) => step(event, this.shown, this.read.length, (k) => this.show(k)));
     }
 
-    /* The place of the point, or of whatever is listed, for which `far` is least and below `most`; otherwise -1. */
+    /* The place of the point, or of what is listed, for which `far` is least and below `most`, or -1. */
     nearest(far, most, listed = this.read) {
       return listed.reduce((best, point, k) => {
         const now = far(point);
@@ -163,7 +162,7 @@ const Moving = (() => {
       if (!words) return;
       const { width, height } = this.svg.viewBox.baseVal;
       this.ring = add(this.svg, "circle", { class: "ring", cx: x, cy: y, r: 7 });
-      const [across, down] = [100 * x / width, 100 * y / height]; // inside the picture, above or below the point
+      const [across, down] = [100 * x / width, 100 * y / height]; // above or below the point
       const shift = `translate(${-across}%, ${down > 50 ? "calc(-100% - 12px)" : "12px"})`;
       Object.assign(this.tip.style, { left: `${across}%`, top: `${down}%`, transform: shift });
     }
@@ -215,8 +214,8 @@ const Moving = (() => {
       return button;
     }
 
-    /* A button that acts again and again, until `act` returns true or another control is used; not for readers who asked
-     * for less motion. */
+    /* A button that acts again and again, until `act` returns true or another control is used; none for
+     * readers who asked for less motion. */
     repeat(label, act, pause) {
       if (matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
       let timer = null;
@@ -242,7 +241,7 @@ const Moving = (() => {
      * slider, hidden, choose, tell}. */
     masking(words, start) {
       const group = add(this.controls, "div",
-        { class: "moving-words", role: "group", "aria-label": "Words: arrow keys go among them, Enter hides or shows one" });
+        { class: "moving-words", role: "group", "aria-label": "Words: arrow keys, and Enter to hide or show" });
       const slider = this.range("Words hidden", { min: 0, max: words.length, value: start.length });
       const made = { group, slider, hidden: [...start] }; // the last one hidden is the first to come back
       made.choose = (chosen) => {
@@ -267,7 +266,7 @@ const Moving = (() => {
         const visible = shuffled(words.map((_, j) => j)).filter((j) => !made.hidden.includes(j));
         made.hidden = [...made.hidden, ...visible].slice(0, +slider.value);
       }, true); // before the figure is drawn
-      /* What stands there now, and below a hidden word j the lines(j): [text, per cent or nothing, whether right]. */
+      /* What stands there, and below a hidden word j the lines(j): [text, per cent or none, if right]. */
       made.tell = (now, lines) => cells.forEach(({ button, note }, j) => {
         button.textContent = now[j];
         button.setAttribute("aria-pressed", made.hidden.includes(j));
@@ -280,7 +279,7 @@ const Moving = (() => {
       return made;
     }
 
-    /* The width that the page allows; and an empty svg of it, where `label` says what it shows: [svg, width]. */
+    /* The width that the page allows; an empty svg of it, [svg, width], where `label` says what it shows. */
     get width() { return Math.max(260, Math.min(960, this.picture.clientWidth || 640)); }
     sheet(height, label) {
       const { width } = this;
@@ -311,8 +310,8 @@ const Moving = (() => {
       if (width !== before) figure.draw();
     }).observe(figure.picture);
   };
-  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py), which is asked
-   * for when the figure is not far from the view. */
+  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py), which
+   * is asked for when the figure comes near. */
   const load = (root) => {
     const held = root.querySelector('script[type="application/json"]');
     if (!held.dataset.src) return start(root, JSON.parse(held.textContent));

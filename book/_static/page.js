@@ -1,7 +1,7 @@
-// What every page does with a script: what is too wide scrolls in its own box, folded code opens by section or all at
-// once, and a link finds what it leads to open and what was searched for marked.
+// What every page does with a script: what is too wide scrolls in its own box, folded code opens by section
+// or all at once, and a link finds what it leads to open and what was searched for marked.
 {
-  // In a folder no page may read another. Elsewhere what search quotes of a page is its text, without TeX and contents.
+  // In a folder no page may read another. Elsewhere search quotes a page's text, without TeX and contents.
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   addEventListener("DOMContentLoaded", () => {
     const quoted = Search.htmlToText;
@@ -12,9 +12,9 @@
       return quoted(page.documentElement.outerHTML, anchor);
     };
   });
-  const store = (() => { try { return localStorage; } catch { return {}; } })(); // refused to a folder by some
+  const store = (() => { try { return localStorage; } catch { return {}; } })(); // a folder may have none
   const article = document.querySelector("article") ?? document.body;
-  // Such a box (custom.css) fades where it goes on, and can be reached by Tab, so that the arrow keys move it.
+  // Such a box (custom.css) fades where it goes on, and Tab reaches it, so that the arrow keys move it.
   const boxes = ".table-wrapper, .pst-scrollable-table-container, mjx-container, .cell_output, figure, .highlight pre";
   const scrolls = (box) => box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX === "auto";
   const fade = (box) => {
@@ -39,7 +39,7 @@
     const story = document.querySelector(".told:popover-open");
     story?.hidePopover();
     if (!found) return;
-    const measured = found.matches("[id^=measured-]") || story?.matches("span"); // from a claim, perhaps to a figure
+    const measured = found.matches("[id^=measured-]") || story?.matches("span"); // perhaps a figure
     const fold = found.closest("details");
     if (fold) fold.open = true;
     else if (!measured && !found.matches("button.claim")) return;
@@ -47,8 +47,8 @@
     found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
     found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
-  // A mouse need not press: a claim shows its story, a citation what it cites, and a link to a figure, an equation or a
-  // theorem of this page what it leads to.
+  // A mouse need not press: a claim shows its story, a citation what it cites, and a link to a figure, an
+  // equation or a theorem of this page what it leads to.
   const card = Object.assign(document.createElement("div"), { className: "told", popover: "auto" });
   article.append(card);
   const fill = (link) => {
@@ -81,7 +81,7 @@
     story.addEventListener("pointerenter", () => clearTimeout(timer));
   });
   card.addEventListener("pointerleave", () => soon(card, false, null, 300));
-  // Sphinx marks what was searched for only where the theme has not loaded the search itself, which it does everywhere.
+  // Sphinx marks what was searched for only where the theme has not loaded the search itself, as it has.
   const mark = () => {
     if (document.getElementById("search-results")) return;
     SphinxHighlight.highlightSearchWords();
@@ -107,7 +107,7 @@
     }
   });
 
-  // One button opens all folded code; one at the end of a section that of the section, from which its parts are parted.
+  // One button opens all folded code, and one at the end of a section or of its part the code there.
   const folded = (name, folds, opened = () => {}) => {
     const button = Object.assign(document.createElement("button"), { className: "show-code" });
     const show = (open) => {
@@ -124,7 +124,7 @@
   };
   const folds = [...document.querySelectorAll("details.above-input")];
   if (folds.length) {
-    const sections = new Set(folds.map((fold) => fold.closest("article section section"))); // not what opens a chapter
+    const sections = new Set(folds.map((fold) => fold.closest("article section section")));
     sections.delete(null);
     const parts = [...sections].map((section) => {
       const own = folds.filter((fold) => fold.closest("section") === section);
