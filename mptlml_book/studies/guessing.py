@@ -45,12 +45,12 @@ def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> H
     columns = ["<br>".join(["gene", *said])]
     for place, residue in enumerate(gene, 1):
         hidden = any(place in guessed for guessed in said.values())
-        lines = [f'<span style="opacity: .65">{residue}</span>' if hidden else f"<b>\u00a0{residue}\u00a0</b>"]
+        lines = [f'<span style="opacity: .65">\u00a0{residue}</span>' if hidden else f"<b>\u00a0{residue}\u00a0</b>"]
         for guess, chance in [guessed.get(place, ("", 0.0)) for guessed in said.values()]:
             tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
             shade = f"background: #{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
             lines.append(f'<{tag} style="{shade}">\u00a0{guess}\u00a0</{tag}>' if guess else "")
         columns.append("<br>".join(lines))
-    style = "display: inline-block; vertical-align: top; text-align: center; margin: 0 1px .7em"
+    style = "display: inline-block; vertical-align: top; margin: 0 1px .7em"
     blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
     return HTML(f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>')
