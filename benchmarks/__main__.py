@@ -4,7 +4,7 @@ import importlib
 import sys
 
 NAMES = ("build", "repeat", "linear_runs", "linear_page", "deep_vae", "known_language", "masked_diffusion", "passes",
-         "real_network", "after_training", "score_your_own")
+         "real_network", "after_training", "score_your_own", "tools")
 
 name, *words = sys.argv[1:] or [""]
 if name not in NAMES:

@@ -74,7 +74,8 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], path: Path, *, num_s
         allocation.check_passes(num_passes, error, np.array(corpus.lengths))
     settings = dict(num_sizes=num_sizes, num_masks=num_masks, num_orders=num_orders, error=error,
                     num_passes=None if error is None else num_passes, tokens=tokens, seed=seed,
-                    weights=weights_digest(lm.model), dtype=str(lm.dtype), device=lm.device.type,
+                    weights=weights_digest(lm.exact or lm.model),
+                    dtype="int8" if lm.exact else str(lm.dtype), device=lm.device.type,
                     batch_tokens=lm.batch_tokens)
     run = _short(json.dumps(settings))
     heads = [dict(line=item.line, name=item.name, text=item.text, tokens=len(ids), digest=_digest(lm, item.text, ids),

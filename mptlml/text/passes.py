@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from ..checks import check_count, check_known
+from .int8 import in_int8
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
@@ -54,11 +55,14 @@ class Passes:
     """A network and its tokenizer, checked against each other, and how it is asked: use `MaskedLM`."""
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
-                 dtype: torch.dtype | None = None, allow_unknown: bool = False) -> None:
+                 dtype: torch.dtype | None = None, allow_unknown: bool = False, int8: bool = False) -> None:
         if isinstance(model, torch.nn.DataParallel):
             raise ValueError("DataParallel splits a batch from its masks: use DistributedDataParallel or model.module")
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
+        self.exact = model if int8 else None  # the network in float32
+        if int8:
+            self.passes = self.model = model = in_int8(model)
         self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]

@@ -1,0 +1,119 @@
+"""This library beside minicons and lmppl, on the same networks and texts: python -m benchmarks tools PYTHON
+
+Writes book/data/tools.csv: processor seconds, peak megabytes of the process, and the largest difference from this
+library's scores, for two networks and two scores, tool after tool, three times over. Each tool runs in a process of its
+own, on one thread, and is given text by text; loading is not counted. lmppl tells a perplexity alone, so its texts are
+compared by their mean over tokens. About 20 minutes. Both tools need transformers 4, so that PYTHON is another one:
+
+    python3.11 -m venv _build/tools
+    _build/tools/bin/pip install -e ".[text]" "transformers<5" minicons==0.3.39 lmppl==0.3.2
+    .venv/bin/python -m benchmarks tools _build/tools/bin/python
+"""
+
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+
+import torch
+
+from mptlml.text import MaskedLM
+
+from .results import write_results
+
+FIELDS = ("network", "score", "repeat", "tool", "version", "seconds", "megabytes", "difference per token")
+NETWORKS, REPEATS, TEXTS = ("BERT-base", "antibody"), 3, {"BERT-base": 8, "antibody": 1}
+LATER = {"pseudo-log-likelihood": "none", "within words": "word"}
+
+
+def by_mptlml(folder, texts, score, **options):
+    lm = MaskedLM.from_pretrained(folder, local_files_only=True, **options)
+    return lambda: [lm.single_scores([text], LATER[score])[0].tolist() for text in texts]
+
+
+def by_int8(folder, texts, score):
+    return by_mptlml(folder, texts, score, int8=True)
+
+
+def by_minicons(folder, texts, score):
+    from minicons.scorer import MaskedLMScorer
+
+    scorer, metric = MaskedLMScorer(folder, "cpu"), {"none": "original", "word": "within_word_l2r"}[LATER[score]]
+    return lambda: [[nats for _, nats in scorer.token_score(text, PLL_metric=metric)[0]] for text in texts]
+
+
+def by_lmppl(folder, texts, score):
+    import lmppl
+
+    scorer = lmppl.MaskedLM(folder)
+    return lambda: [[-math.log(scorer.get_perplexity(text))] for text in texts]
+
+
+TOOLS = {"mptlml": by_mptlml, "mptlml, int8": by_int8, "minicons": by_minicons, "lmppl": by_lmppl}
+
+
+def save(folder):
+    """The networks, random weights of BERT's size and that of Chapter 13, with texts for each."""
+    from transformers import BertConfig
+
+    from mptlml_book.data.text import _python_reference, make_tokenizer
+    from mptlml_book.studies import real_network
+
+    sentences = _python_reference()
+    tokenizer = make_tokenizer(sentences, 30522, fill=True)
+    split = [text for text in sentences if 60 < len(text) < 90 and "##" in str(tokenizer.tokenize(text))]
+    found = {"BERT-base": (MaskedLM.random(BertConfig(), tokenizer, seed=0), split),
+             "antibody": (real_network.load_network().lm, real_network.load_sequences().tested)}
+    for name, (lm, texts) in found.items():
+        for part in (lm.model, lm.tokenizer):
+            part.save_pretrained(folder / name)
+        about = folder / name / "tokenizer_config.json"  # in transformers 4's words
+        about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}))
+        (folder / name / "texts.json").write_text(json.dumps(texts[:: len(texts) // TEXTS[name]][: TEXTS[name]]))
+
+
+def alone(folder, network, score, tool):
+    """By PYTHON, in a process of its own: JSON of the version, the scores, the seconds and the megabytes."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    place = Path(folder, network)
+    texts = json.loads((place / "texts.json").read_text())
+    ask = TOOLS[tool](str(place), texts, score)
+    before = time.process_time()
+    scores = ask()
+    seconds, most = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps([version(tool.split(",")[0]), scores, seconds, most / 1024]))
+
+
+def main(python="", *words):
+    if words:
+        return alone(python, *words)
+    there = "import minicons, lmppl, mptlml"
+    if not python or subprocess.run([python, "-c", there], capture_output=True).returncode:
+        sys.exit("give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one")
+    with tempfile.TemporaryDirectory() as folder:
+        save(Path(folder))
+
+        def run(network, score, repeat):
+            ours = []
+            for tool in [tool for tool in TOOLS if (tool, score) != ("lmppl", "within words")]:
+                command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
+                done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
+                if done.returncode:  # lmppl reads a text with a mask anew, and pieces of words do not come back
+                    yield network, score, repeat, tool, "", "", "", "fails"
+                    continue
+                which, scores, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
+                ours = ours or scores
+                other = [[sum(text) / len(text)] for text in ours] if tool == "lmppl" else ours
+                apart = max(abs(a - b) for a, b in zip(chain(*scores), chain(*other), strict=True))
+                yield network, score, repeat, tool, which, f"{seconds:.2f}", f"{megabytes:.0f}", f"{apart:.1e}"
+
+        units = [(network, score, repeat) for network in NETWORKS for score in LATER for repeat in range(REPEATS)]
+        write_results("tools", "tools", FIELDS, run, units)
