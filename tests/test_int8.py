@@ -45,7 +45,7 @@ def test_the_command_tells_the_error_and_goes_on_with_int8_alone(folder, tmp_pat
     about = json.loads((tmp_path / "s.settings.json").read_text())
     assert about["dtype"] == "int8" and about["int8_error"]["texts"] == 4
     assert f"pseudo-log-likelihood {about['int8_error']['pseudo_log_likelihood']:.2f} (spread" in told
-    (tmp_path / "s.jsonl").write_text(written[:50])
+    (tmp_path / "s.jsonl").write_text(written[:-50])
     command.main([*words, "--int8", "--resume"])
     assert (tmp_path / "s.jsonl").read_text() == written
     for more, message in ((["--resume"], "int8"), (["--int8", "--bfloat16", "--overwrite"], "not allowed with")):

@@ -173,6 +173,30 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm,
         assert own.pseudo_log_likelihood([text]).item() == pytest.approx(found, abs=1e-5)
 
 
+def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
+    """The share of its input that is hidden; scores are those of the network asked with that time."""
+    space = {}
+    exec(CODE.replace("time=0.0", "*, time"), space)
+
+    class Timed(space["Network"]):
+        def forward(self, input_ids, **more):
+            hidden = input_ids == lm.tokenizer.mask_token_id
+            return super().forward(input_ids, time=hidden.float().mean(1)[:, None, None])
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = Timed(space["Settings"](vocab_size=lm.vocab_size))
+    net = MaskedLM(network, lm.tokenizer)
+    ids = lm.encode("the cat sat on the mat")
+    observed = torch.tensor([True, False, True, True, False, False])
+    found = net.at_length(6).conditional_log_prob(ids, observed)
+    shown = torch.tensor([[*lm.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.suffix]])
+    with torch.no_grad():
+        truth = space["Network"].forward(network, shown, time=3 / 8).logits.log_softmax(-1)[0, 1:-1]
+    truth = truth.gather(-1, ids[:, None])[:, 0].where(~observed, 0.0)
+    torch.testing.assert_close(found, truth, atol=1e-5, rtol=1e-5)
+
+
 def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
     inner = MaskedLM.from_pretrained(str(folder.parent), subfolder=folder.name, local_files_only=True)
     assert torch.equal(inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"]))
