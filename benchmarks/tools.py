@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
@@ -38,10 +39,6 @@ def by_mptlml(folder, texts, score, **options):
     return lambda: [lm.single_scores([text], LATER[score])[0].tolist() for text in texts]
 
 
-def by_int8(folder, texts, score):
-    return by_mptlml(folder, texts, score, int8=True)
-
-
 def by_minicons(folder, texts, score):
     from minicons.scorer import MaskedLMScorer
 
@@ -56,7 +53,7 @@ def by_lmppl(folder, texts, score):
     return lambda: [[-math.log(scorer.get_perplexity(text))] for text in texts]
 
 
-TOOLS = {"mptlml": by_mptlml, "mptlml, int8": by_int8, "minicons": by_minicons, "lmppl": by_lmppl}
+TOOLS = {"mptlml": by_mptlml, "mptlml, int8": partial(by_mptlml, int8=True), "minicons": by_minicons, "lmppl": by_lmppl}
 
 
 def save(folder):
@@ -84,10 +81,8 @@ def alone(folder, network, score, tool):
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     place = Path(folder, network)
-    texts = json.loads((place / "texts.json").read_text())
-    ask = TOOLS[tool](str(place), texts, score)
-    before = time.process_time()
-    scores = ask()
+    ask = TOOLS[tool](str(place), json.loads((place / "texts.json").read_text()), score)
+    before, scores = time.process_time(), ask()
     seconds, most = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(json.dumps([version(tool.split(",")[0]), scores, seconds, most / 1024]))
 
@@ -95,8 +90,7 @@ def alone(folder, network, score, tool):
 def main(python="", *words):
     if words:
         return alone(python, *words)
-    there = "import minicons, lmppl, mptlml"
-    if not python or subprocess.run([python, "-c", there], capture_output=True).returncode:
+    if not python or subprocess.run([python, "-c", "import minicons, lmppl"], capture_output=True).returncode:
         sys.exit("give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one")
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder))
