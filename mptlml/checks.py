@@ -13,19 +13,18 @@ Sizes = Tensor | np.ndarray | Sequence[int] | int  # mask sizes, as a caller may
 
 
 def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None) -> None:
-    """Refuse x [..., D] and observed [..., D] that do not fit a model of `num_tokens` tokens, or each other.
+    """ValueError unless x [..., D] and observed bool [..., D] fit a model of D tokens, and each other.
 
-    parameters: a tensor of the model, whose dtype and device x must have. Raises ValueError: x is not like
-    the parameters, observed is not a bool tensor, a last axis differs from D, or the two do not broadcast.
+    parameters: a tensor of the model, whose dtype and device x must have.
     """
     if parameters is not None and (x.dtype, x.device) != (parameters.dtype, parameters.device):
         raise ValueError(f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
                          f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})")
     if observed.dtype != torch.bool:
-        raise ValueError(f"observed must be a bool tensor (True where a token is observed), got {observed.dtype}")
+        raise ValueError(f"observed must be a bool tensor (True where observed), got {observed.dtype}")
     for name, tensor in (("x", x), ("observed", observed)):
         if tensor.ndim == 0 or tensor.shape[-1] != num_tokens:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; its last axis must be the {num_tokens} tokens")
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; its last axis must be {num_tokens} tokens")
     try:
         torch.broadcast_shapes(x.shape, observed.shape)
     except RuntimeError:
@@ -33,17 +32,14 @@ def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tenso
 
 
 def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> None:
-    """Refuse NaN and infinite values; where `observed` is given, at observed tokens only. Raises ValueError."""
-    bad = ~torch.isfinite(x)
-    if observed is not None:
-        bad = bad & observed
+    """ValueError for NaN and infinity; where `observed` is given, at observed tokens only."""
+    bad = ~torch.isfinite(x) if observed is None else ~torch.isfinite(x) & observed
     if bad.any():
-        where = "at observed tokens" if observed is not None else "in it"
-        raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values {where}, shape {tuple(x.shape)}")
+        raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values in {tuple(x.shape)}")
 
 
 def check_distributions(probs: Tensor, what: str) -> Tensor:
-    """The rows [..., C], normalised exactly, also after a change of dtype. Raises ValueError: they do not sum to 1."""
+    """The rows [..., C], normalised exactly. Raises ValueError: negative ones, or sums other than 1."""
     check_finite(probs, what=what)
     total = probs.sum(-1, keepdim=True)
     if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
@@ -53,21 +49,19 @@ def check_distributions(probs: Tensor, what: str) -> Tensor:
 
 
 def check_binary(x: Tensor, observed: Tensor) -> None:
-    """Refuse observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN. Raises ValueError."""
+    """ValueError for observed tokens other than 0 and 1, and masked ones other than 0, 1 and NaN."""
     if not ((x == 0) | (x == 1)).all():  # rare; in training the full check would double the cost
         check_vocabulary(x, observed, 2)
 
 
 def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
-    """Refuse observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN: ValueError.
+    """ValueError for observed tokens other than 0, 1, ..., V - 1, and masked ones other than these and NaN.
 
-    Ids are int64, or whole numbers in float32 or float64; other floats turn large ids into others, and are refused.
+    Ids are int64, or whole numbers in float32 or float64: other floats turn large ids into others.
     """
     if x.dtype not in WORDS:
-        raise ValueError(f"token ids must be int64, got {x.dtype}, which cannot hold every id: use x.long() on the ids "
-                         "as they were before")
-    bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor()))
-    bad = bad & (observed | ~torch.isnan(x))
+        raise ValueError(f"token ids must be int64, got {x.dtype}, which cannot hold every id")
+    bad = ~((x >= 0) & (x < vocab_size) & (x == x.floor())) & (observed | ~torch.isnan(x))
     if bad.any():
         example = torch.broadcast_to(x, bad.shape)[bad][0]
         words = "0 or 1" if vocab_size == 2 else f"whole numbers in 0..{vocab_size - 1}"
@@ -76,9 +70,9 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
 
 
 def check_rows(x: Tensor, num_tokens: int) -> None:
-    """Refuse rows unless they are a matrix [N, D] of finite real numbers or int64 ids with N >= 1: ValueError."""
+    """ValueError unless rows are a matrix [N, D] of finite real numbers or int64 ids with N >= 1."""
     if not torch.is_tensor(x):
-        raise ValueError(f"rows must be a tensor [N, {num_tokens}], got {type(x).__name__}: use torch.as_tensor")
+        raise ValueError(f"rows must be a tensor [N, {num_tokens}], got {type(x).__name__}")
     if not (x.is_floating_point() or x.dtype == torch.int64):
         raise ValueError(f"rows must be a floating tensor or int64 token ids, got {x.dtype}")
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
@@ -87,16 +81,13 @@ def check_rows(x: Tensor, num_tokens: int) -> None:
 
 
 def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
-    """The sizes [...] of masks [..., D] to score: a bool tensor, with at least one masked token in each mask.
-
-    Raises ValueError: another dtype or last axis, or a mask that masks nothing.
-    """
+    """The sizes [...] of masks bool [..., D]. Raises ValueError: others, or a mask that masks nothing."""
     if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
-        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where a token is observed), "
+        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where observed), "
                          f"got {observed.dtype} of shape {tuple(observed.shape)}")
     sizes = (~observed).sum(-1)
     if not sizes.all():
-        raise ValueError(f"{int((sizes == 0).sum())} of {sizes.numel()} masks mask no token: nothing to score")
+        raise ValueError(f"{int((sizes == 0).sum())} of {sizes.numel()} masks mask no token")
     return sizes
 
 
@@ -105,23 +96,21 @@ def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
     try:
         given = torch.as_tensor(sizes)
     except (RuntimeError, TypeError, ValueError):
-        raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}") from None
-    if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool or given.numel() == 0:
+        given = torch.empty(0)
+    if given.is_floating_point() or given.dtype == torch.bool or given.numel() == 0:
         raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
     if given.min() < 1 or given.max() > num_tokens:
-        raise ValueError(
-            f"mask sizes must lie in 1..{num_tokens} (D = {num_tokens} tokens), "
-            f"got sizes from {int(given.min())} to {int(given.max())}"
-        )
+        raise ValueError(f"mask sizes must lie in 1..{num_tokens} (D = {num_tokens} tokens), "
+                         f"got sizes from {int(given.min())} to {int(given.max())}")
     return given.long()
 
 
 def check_lengths(lengths: Tensor | None, num_rows: int, num_tokens: int) -> Tensor:
-    """How many tokens each of N rows has, long [N] on the CPU: D each where None. Raises ValueError: not in 1..D."""
+    """How many tokens each of N rows has, long [N] on the CPU; None: D each. ValueError: not in 1..D."""
     if lengths is None:
         return torch.full((num_rows,), num_tokens)
     if lengths.shape != (num_rows,):
-        raise ValueError(f"lengths must have one entry for each of {num_rows} rows, got shape {tuple(lengths.shape)}")
+        raise ValueError(f"lengths must have one entry for each of {num_rows} rows, got {tuple(lengths.shape)}")
     return check_sizes(lengths, num_tokens).cpu()
 
 

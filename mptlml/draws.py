@@ -1,7 +1,7 @@
-"""Random draws follow one rule: they are made on the generator's device, and then put on that of the data.
+"""Random draws follow one rule: they are made on the generator's device, and then put on that of `like`.
 
-A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like` is a tensor of the
-data. With like=None, where there are no data yet, a draw stays on the generator's device, and real numbers are float64.
+A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like` is a
+tensor of the data; with like=None a draw stays on the generator's device, and real numbers are float64.
 """
 
 from collections.abc import Sequence
@@ -48,13 +48,13 @@ def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
 
 
 def multinomial(weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True) -> Tensor:
-    """`num_draws` indices for each row of weights [..., C], drawn in proportion to them: int64 [..., num_draws]."""
+    """`num_draws` indices for each row of weights [..., C], in proportion to them: int64 [..., num_draws]."""
     drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement, generator=generator)
     return _placed(drawn, weights)
 
 
 def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
-    """What BERT sees in place of the tokens that it must predict: 80% `mask_id`, 10% any word, 10% the token itself.
+    """What BERT sees in place of tokens to be predicted: 80% `mask_id`, 10% any word, 10% the token itself.
 
     ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec. 3.1).
     """

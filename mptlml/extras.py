@@ -1,4 +1,4 @@
-"""Imports of optional libraries: a missing one is named with what to install, and random states stay as they are."""
+"""Imports of optional libraries: a missing one is named with what to install."""
 
 import random
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 def needs(extra: str) -> Iterator[None]:
     """A failed import in this block raises a ModuleNotFoundError that names the extra of mptlml to install.
 
-    Some libraries draw from Python's global generator while they are imported; its state is put back afterwards.
+    Some libraries draw from Python's global generator while they are imported; its state is put back.
     """
     state = random.getstate()
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """A path to write to; what was written takes the place of `file` all at once, or not at all. Raises OSError."""
+    """A path to write to; it takes the place of `file` all at once, or not at all. Raises OSError."""
     new = file.with_name(f"{file.name}.{secrets.token_hex(4)}.new")
     new.open("x").close()  # never another's file
     try:

@@ -28,44 +28,41 @@ def all_masks(num_tokens: int, size: int) -> Tensor:
     """
     count = count_masks(num_tokens, size)
     if count > 2**20:
-        raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} masks are too many to list: use random_masks")
+        raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} are too many to list: use random_masks")
     masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_m, m]
     return torch.ones(count, num_tokens, dtype=torch.bool).scatter_(1, masked, False)
 
 
 def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator) -> Tensor:
-    """A uniformly random mask for each entry of `sizes`: observed [*sizes.shape, D], on the generator's device.
+    """A uniformly random mask for each of the sizes: observed [*sizes.shape, D], on the generator's device.
 
-    sizes [P] gives P masks that all rows share; sizes [P, N] gives each of N rows P masks of its own. lengths
-    [N] masks of row n only its first lengths[n] tokens. Raises ValueError: a size not in 1..D, or above the
-    length of its row.
+    lengths [N], for sizes [..., N], masks of row n only its first lengths[n] tokens. Raises ValueError: a
+    size not in 1..D, or above the length of its row.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
     if lengths is not None:
         lengths = check_lengths(lengths, sizes.shape[-1] if sizes.ndim else 0, num_tokens).to(sizes.device)
         if (sizes > lengths).any():
-            raise ValueError(f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more tokens than their row "
-                             f"has: sizes to {int(sizes.max())}, lengths from {int(lengths.min())}")
-    keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: a tie has odds of about D^2 / 2^54
+            raise ValueError(f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more than their row has: "
+                             f"sizes to {int(sizes.max())}, lengths from {int(lengths.min())}")
+    keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: hardly ever a tie
     if lengths is not None:
         keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths[:, None])
-    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)  # four times faster than torch's
+    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)  # faster than torch's
     return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
 
 
 def spread_places(count: int, *, generator: Generator) -> Tensor:
-    """Places in [0, 1), uniform on each of `count` equal parts, one of each, in random order: float64 [count]."""
+    """A place in each of `count` equal parts of [0, 1), in random order: float64 [count]."""
     return (random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)) / count
 
 
 def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = (), *, generator: Generator) -> Tensor:
-    """Mask sizes spread over 1..D: one from each of `num_strata` parts of equal width: int64 [num_strata, *shape].
+    """Mask sizes spread over 1..D, one from each of `num_strata` equal parts: int64 [num_strata, *shape].
 
-    Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., with u uniform on [0, 1): each size is drawn
-    num_strata / D times on average, so the mean of D S(m) over the strata is an unbiased estimate of the
-    area. Raises ValueError: num_tokens or num_strata below 1.
+    Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., u uniform on [0, 1): the mean of D S(m) over the
+    strata is an unbiased estimate of the area. Raises ValueError: num_strata below 1.
     """
-    check_count(num_tokens, "num_tokens")
     shape = (check_count(num_strata, "num_strata"), *shape)
     stratum = torch.arange(num_strata, device=generator.device).reshape(-1, *[1] * (len(shape) - 1))
     place = (stratum + draws.rand(shape, None, generator)) / num_strata
@@ -73,15 +70,13 @@ def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = ()
 
 
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
-    """Uniformly random orders of the tokens: long [*shape, D]. A whole number for `shape` gives [shape, D]."""
-    check_count(num_tokens, "num_tokens")
+    """Uniformly random orders of the tokens: long [*shape, D], or [shape, D] for a whole number."""
     shape = tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
     return draws.rand((*shape, num_tokens), None, generator).argsort(-1)
 
 
 def all_orders(num_tokens: int) -> Tensor:
     """All D! orders of the tokens: long [D!, D]. Raises ValueError for D > 9 (10! is over 3 million)."""
-    check_count(num_tokens, "num_tokens")
     if num_tokens > 9:
         raise ValueError(f"{num_tokens}! orders are too many to list: use random_orders")
     return torch.tensor(list(itertools.permutations(range(num_tokens))))
@@ -90,10 +85,7 @@ def all_orders(num_tokens: int) -> Tensor:
 def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
-    Mask t masks the first t tokens of the order and leaves x_{M(t+1:D)} observed, on which the chain rule
-    conditions token M(t) (Eq. 2 of the paper).
+    Mask t leaves x_{M(t+1:D)} observed, on which the chain rule conditions token M(t) (Eq. 2 of the paper).
     """
-    num_tokens = orders.shape[-1]
     rank = orders.argsort(-1)  # [..., D]: where each token stands in the order
-    steps = torch.arange(num_tokens, device=orders.device)
-    return rank[..., None, :] > steps[:, None]
+    return rank[..., None, :] > torch.arange(orders.shape[-1], device=orders.device)[:, None]

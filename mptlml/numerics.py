@@ -1,4 +1,4 @@
-"""What several models compute with: rows in blocks, and Newton's method row by row, for peaks of p(z | x_R)."""
+"""What several models compute with: rows in blocks, and Newton's method for peaks of p(z | x_R)."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,10 +12,7 @@ HALVINGS = 8  # of a step that lowers the function, before it is dropped
 
 
 def blocks(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows and masks [n, D], at most `size` at a time, of x and observed [..., D], which have the same shape.
-
-    What a model computes for each row and node, draw or word takes more memory than the rows.
-    """
+    """Rows and masks [n, D], at most `size` at a time, of x and observed [..., D] of one shape."""
     rows, masks = (tensor.reshape(-1, tensor.shape[-1]).split(size) for tensor in (x, observed))
     return zip(rows, masks, strict=True)
 
@@ -25,16 +22,21 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
     """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
     slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite
-    matrix in its place. Each step is their quotient, halved until the height rises; if HALVINGS do not
-    suffice, it is not taken. Ends after `num_steps`, or once no row's step is longer than `tolerance` (at
-    least 100 roundings of the dtype: shorter steps are noise). A height that is lower by no more than `slack`
-    of its roundings counts as equal.
+    matrix in its place. Each step is their quotient, halved until the height does not fall by more than
+    `slack` of its roundings; after HALVINGS it is not taken. Ends after `num_steps`, or once no row's step
+    is longer than `tolerance` (at least 100 roundings of the dtype: shorter steps are noise).
     """
     z, rounding = start, torch.finfo(start.dtype).eps
     for _ in range(num_steps):
         slope, precision = slope_and_precision(z)
-        step = torch.linalg.solve(precision, slope)
-        step = _step_size(height, z, step, slack * rounding) * step
+        step, now = torch.linalg.solve(precision, slope), height(z)
+        scale, least = torch.ones_like(z[..., :1]), now - slack * rounding * now.abs()
+        for halved in range(HALVINGS + 1):
+            falls = ~(height(z + scale * step) >= least)  # a height of NaN is a fall
+            if not falls.any():
+                break
+            scale = torch.where(falls[..., None], scale / 2 if halved < HALVINGS else 0.0, scale)
+        step = scale * step
         z = z + step
         if not (step.abs() >= max(tolerance, 100 * rounding)).any():
             break
@@ -42,7 +44,7 @@ def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Ten
 
 
 class Peak(NamedTuple):
-    """Where p(z | x_R) is highest [..., K], and a lower triangular root of its covariance there [..., K, K]."""
+    """Where p(z | x_R) is highest [..., K], and a lower root of its covariance there [..., K, K]."""
 
     place: Tensor
     root: Tensor
@@ -51,16 +53,3 @@ class Peak(NamedTuple):
     def at(cls, place: Tensor, precision: Tensor) -> "Peak":
         """The peak of this place and precision [..., K, K]."""
         return cls(place, torch.linalg.cholesky(torch.linalg.inv(precision)))
-
-
-def _step_size(height: Callable[[Tensor], Tensor], z: Tensor, step: Tensor, slack: float) -> Tensor:
-    """The first of 1, 1/2, 1/4, ... at which the step does not lower the height, per row [..., 1]; 0 if none does."""
-    now, scale = height(z), torch.ones_like(z[..., :1])
-    least = now - slack * now.abs()
-    for _ in range(HALVINGS):
-        falls = ~(height(z + scale * step) >= least)  # a height of NaN is a fall
-        if not falls.any():
-            return scale
-        scale = torch.where(falls[..., None], scale / 2, scale)
-    falls = ~(height(z + scale * step) >= least)
-    return torch.where(falls[..., None], 0.0, scale)

@@ -1,10 +1,9 @@
 """Objectives: each takes a model and rows and returns a scalar in nats per row, to be maximised.
 
 All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by
-the rows unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)` (the
-cheaper way to train on the same rows many times; masks are then shared). Masks are drawn where the generator
-lives and scored where the data lie. All raise ValueError: sizes, rates or numbers of masks out of range, rows
-that do not fit the model.
+the rows unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)`, the
+cheaper way to train on the same rows many times, with shared masks. All raise ValueError: sizes, rates or
+numbers of masks out of range, rows that do not fit the model.
 """
 
 import torch
@@ -19,14 +18,14 @@ from .score import mean_score
 
 def fixed_size(model: ConditionalModel, data: Data, size: int, *, num_masks: int = 1, share_masks: bool = True,
                generator: Generator) -> Tensor:
-    """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: Chapter 7 takes its bias apart."""
+    """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: see Chapter 7."""
     sizes = check_sizes(size, model.num_tokens).expand(check_count(num_masks, "num_masks"))
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
 def uniform_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
                  generator: Generator) -> Tensor:
-    """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased one-mask estimate of the LML (Eq. 5)."""
+    """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased estimate of the LML (Eq. 5)."""
     shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
     sizes = 1 + draws.randint(model.num_tokens, shape, None, generator)
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
@@ -34,11 +33,10 @@ def uniform_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, sha
 
 def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | None = None,
                     generator: Generator) -> Tensor:
-    """D S(x; m) with the sizes of the N rows spread evenly over 1..D: the same mean as `uniform_size`, less noise.
+    """D S(x; m) with the sizes of the N rows spread evenly over 1..D: `uniform_size` with less noise.
 
-    Row i takes the size that lies at (k_i + u_i) / N of the way, k a random order of 0..N-1 and u_i uniform
-    on [0, 1); with N a multiple of D, every size is met equally often. lengths [N]: rows of D_i <= D tokens,
-    filled up to D with whatever the model takes for no token; what is filled in is neither masked nor scored.
+    lengths [N]: rows of D_i <= D tokens, filled up to D with whatever the model takes for no token; what is
+    filled in is neither masked nor scored.
     """
     num_rows, fixed_length = _num_rows(data), lengths is None
     lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
@@ -51,10 +49,9 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
 
 
 def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
-    """D times the mean score of `size` chosen tokens as BERT is trained: 80% masked, 10% another word, 10% left as is.
+    """D times the mean score of `size` tokens as BERT is trained: 80% masked, 10% another word, 10% as is.
 
-    The model must also answer for tokens that it sees (`vocabulary_log_prob`), since it is not told which of
-    them are to be predicted. Each row of `data` [N, D] draws its own tokens.
+    The model must also answer for tokens that it sees (`vocabulary_log_prob`). Each row draws its own tokens.
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
@@ -65,20 +62,18 @@ def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator
     return torch.where(chosen, in_full(answer), 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
-def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
-               generator: Generator) -> Tensor:
-    """sum_m S(x; m) with `num_masks` masks per size: the area itself, at D forward passes per step (Fig. 2, left)."""
+def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, generator: Generator) -> Tensor:
+    """sum_m S(x; m) with `num_masks` masks per size: the area itself (Fig. 2, left)."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat(check_count(num_masks, "num_masks"))
-    return _score(model, data, sizes, share_masks, generator).sum() / num_masks
+    return _score(model, data, sizes, True, generator).sum() / num_masks
 
 
 def bernoulli_rate(model: ConditionalModel, data: Tensor, *, rate: float | None = None, lengths: Tensor | None = None,
                    generator: Generator) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
-    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose mean is the LML,
-    because C(D, m) times the integral of t^(m-1) (1-t)^(D-m) is 1/m. A fixed `rate` is BERT's practice. Each row has a
-    mask of its own. lengths as in `stratified_size`.
+    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose mean is the
+    LML. A fixed `rate` is BERT's practice. Each row has its own mask. lengths as in `stratified_size`.
     """
     num_rows = _num_rows(data)
     given = check_lengths(lengths, num_rows, model.num_tokens)

@@ -2,8 +2,7 @@
 
 A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong
 to one joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...],
-where `observed` is not given of the whole row. The methods of `MeanModel`, and a `log_prob_at`, make work faster
-and change no result; only the functions below look for them.
+by default of the whole row. The methods of `MeanModel`, and a `log_prob_at`, only save time.
 """
 
 import math
@@ -29,11 +28,10 @@ class ConditionalModel(Protocol):
     num_tokens: int
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D], for x [..., D] and observed bool [..., D], which broadcast.
+        """log p(x_j | x_R), nats per token [..., D]: x [..., D] and observed bool [..., D] broadcast.
 
-        Exactly 0 at observed tokens. The value of x at a masked token must not affect the answer for another token.
+        Exactly 0 at observed tokens. What x holds at a masked token must not affect another's answer.
         """
-        ...
 
 
 class VocabularyModel(ConditionalModel, Protocol):
@@ -43,43 +41,36 @@ class VocabularyModel(ConditionalModel, Protocol):
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V]."""
-        ...
 
 
 class MeanModel(ConditionalModel, Protocol):
-    """A model that averages over rows faster than by answering for each row. All three methods are optional.
+    """A model that averages over rows [N, D], or what `summarise` made of them, faster than row by row.
 
-    data: rows [N, D], or what `summarise` made of them.
+    All three methods are optional.
     """
 
     def summarise(self, x: Tensor) -> Data:
-        """All that the mean score of the rows x [N, D] depends on; like a tensor, the summary has a `device`."""
-        ...
+        """All that the mean score of rows x [N, D] depends on; like a tensor, it has a `device`."""
 
     def mean_conditional_log_prob(self, data: Data, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share."""
-        ...
+        """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D]."""
 
     def mean_log_prob(self, data: Data) -> Tensor:
         """log p(x) averaged over rows, nats per row: a scalar."""
-        ...
 
 
 def all_observed(num_tokens: int, device: torch.device | str | None = None) -> Tensor:
-    """The mask that hides nothing: bool [D], all True; `log_prob` takes `observed=None` to mean it."""
+    """The mask that hides nothing, bool [D]: what `observed=None` means."""
     return torch.ones(num_tokens, dtype=torch.bool, device=device)
 
 
 def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
-    """The `answer` [..., D] at masked tokens: exactly 0 at observed tokens, NaN where a masked token is NaN itself.
-
-    The last step of a `conditional_log_prob` over discrete tokens, where NaN would otherwise become a token's index.
-    """
+    """The `answer` [..., D] at masked tokens; 0 at observed ones, NaN where a masked token is NaN itself."""
     return torch.where(observed, 0.0, torch.where(x.isnan(), math.nan, answer))
 
 
 def ask(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
-    """The model's `conditional_log_prob`, in float32 at least, so that sums keep their digits under autocast too."""
+    """The model's `conditional_log_prob`, `in_full`, so that sums keep their digits under autocast too."""
     return in_full(model.conditional_log_prob(x, observed))
 
 
@@ -89,7 +80,7 @@ def in_full(answer: Tensor) -> Tensor:
 
 
 def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
-    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...], where all three broadcast.
+    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; all three broadcast.
 
     By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster.
     """
@@ -100,7 +91,7 @@ def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Ten
 
 
 def summarise(model: ConditionalModel, x: Tensor) -> Data:
-    """All that the model needs to score the mean of rows x [N, D]: its `summarise(x)` where it has one, else x."""
+    """All that the model needs to score the mean of rows x [N, D]: its `summarise(x)`, or x."""
     method = getattr(model, "summarise", None)
     return x if method is None else method(x)
 

@@ -1,6 +1,5 @@
-"""The MPT curve m -> S(x; m), its area, and what else a model's conditionals can be asked for.
+"""The MPT curve m -> S(x; m), its area, and what else a model's `conditional_log_prob` can be asked for.
 
-Everything here needs only `conditional_log_prob(x, observed)`, see `protocol`.
 Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 """
 
@@ -23,7 +22,7 @@ MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
 
 def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tensor | None = None) -> Tensor:
-    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask. Differentiable.
+    """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask.
 
     data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each
     row its own. over: what each sum is divided by in place of m, [P] or [P, N] as the masks. Raises
@@ -43,42 +42,44 @@ def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tens
 
 
 def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
-                share_masks: bool = True, keep_rows: bool = False, max_elements: int = MAX_ELEMENTS,
-                generator: Generator) -> ScoreCurve:
-    """The MPT curve of rows x [N, D] at the given mask sizes (default: all of 1..D), P = `num_masks` masks per size.
+                share_masks: bool = True, max_elements: int = MAX_ELEMENTS, generator: Generator) -> ScoreCurve:
+    """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
-    own, which ones depends on max_elements too. keep_rows: keep each row's own score, for
-    `area(rows="sample")`; always kept where rows have masks of their own. Masks are fresh for every size, so
-    the errors at two sizes are independent. With P = 1 the curve is unbiased but has no standard error (NaN)
-    for fixed rows. max_elements: how many answers (rows x masks x tokens) the model is asked for at once; it
-    bounds the memory. Raises ValueError: rows, sizes or counts out of range, NaN among the answers.
+    own, which ones depends on max_elements too, and the curve keeps each row's score. Errors at two sizes are
+    independent; with P = 1 there are none (NaN) for fixed rows. max_elements: how many answers (rows x masks
+    x tokens) the model is asked for at once. Raises ValueError: rows, sizes or counts out of range, NaN among
+    the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
     every = range(1, model.num_tokens + 1)
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
-    together = share_masks and not keep_rows and has_mean_scores(model)
-    data = summarise(model, x) if together else x
-    per_size = num_masks * model.num_tokens * (1 if together else len(x))
-    per_mask, per_row, noise = [], [], []
+    data = summarise(model, x) if share_masks else x
+    per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
+    found, by_row, noise = [], [], []
     with torch.no_grad():
-        for part in tqdm(asked.split(_at_once(max_elements, per_size)), "curve", disable=None, delay=3, leave=False):
-            if together:
-                observed = random_masks(model.num_tokens, part.repeat_interleave(num_masks), generator=generator)
-                score = check_known(mean_score(model, data, observed.to(x.device))).unflatten(0, (-1, num_masks))
+        blocks = asked.split(_at_once(max_elements, num_masks * per_mask))
+        for part in tqdm(blocks, "curve", disable=None, delay=3, leave=False):
+            drawn = part[:, None].expand(-1, num_masks)  # [s, P]
+            if share_masks:
+                observed = random_masks(model.num_tokens, drawn.flatten(), generator=generator).to(x.device)
+                means = [mean_score(model, data, some) for some in observed.split(_at_once(max_elements, per_mask))]
+                score = check_known(torch.cat(means)).unflatten(0, drawn.shape)
             else:
-                score = _row_scores(model, x, part, num_masks, share_masks, max_elements, generator)  # [s, P, N]
-                per_row.append(score.mean(1))
+                score = torch.cat([  # [s, P, N]
+                    _own_scores(model, rows, drawn[..., None].expand(-1, -1, len(rows)), max_elements, generator)
+                    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))], -1)
+                by_row.append(score.mean(1))
             noise.append(mask_variance(score, shared=share_masks))
-            per_mask.append(score.flatten(1).mean(1))
+            found.append(score.flatten(1).mean(1))
     variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
-    rows = _numpy(per_row) if per_row else None
-    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(per_mask), variance, dof, rows, share_masks)
+    rows = None if share_masks else _numpy(by_row)
+    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows)
 
 
 def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS) -> ScoreCurve:
-    """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks. Returns a ScoreCurve.
+    """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks.
 
     max_elements as in `score_curve`. Raises ValueError: D > 16, rows out of range, NaN among the answers.
     """
@@ -95,25 +96,20 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
             scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
-    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows, True)
+    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows)
 
 
 def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error: float | None = None,
                   by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, so
-    that the pairs give the error, which has about num_passes / 2 degrees of freedom. By orders: the chain
-    rule along num_passes // D random orders; the error has one degree of freedom fewer than there are orders.
-    Orders have no noise where the conditionals belong to one joint distribution. A network's orders disagree,
-    and which of the two is less noisy depends on the network: compare the errors of both on a few rows first,
-    at equal passes (Chapter 12).
-
-    error: stop at this standard error, nats; num_passes is then the most. Passes go to the sizes where the
-    noise is (`allocation`); rows of up to six tokens are asked under all masks. A row that needs more has a
-    larger error. max_elements as in `score_curve`. Raises ValueError: by sizes, fewer than 2 passes or an odd
-    number of them; by orders, fewer than 2 D; with an error, fewer than its pilot takes; an error that is not
-    above 0; rows out of range.
+    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each drawn twice, whose
+    pairs give the error. By orders: the chain rule along num_passes // D random orders, which have no noise
+    where the conditionals belong to one joint distribution (Chapter 12 compares the two). error: stop at this
+    standard error, nats, with passes where the noise is (`allocation`) and num_passes at most; rows of up to
+    six tokens are asked under all masks. max_elements as in `score_curve`. Raises ValueError: rows out of
+    range; passes that are odd or fewer than 2, than 2 D by orders, or than an error's pilot takes; an error
+    that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
@@ -133,9 +129,7 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
             raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
         for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
             sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
-            blocks = [random_masks(model.num_tokens, part, generator=generator).to(x.device)
-                      for part in sizes.split(_at_once(max_elements, rows.numel() * 2))]  # [h, 2, n, D]
-            values.append(torch.cat([_answer(model, rows, observed).double() for observed in blocks]))
+            values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
     stderr = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
     return _estimates(value.mean((0, 1)), stderr, num_passes // 2, num_passes)
@@ -157,8 +151,7 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
     def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """The score of rows [P] under a mask of each of the sizes [P, k]."""
         parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
-        masks = ((x[row.to(x.device)], random_masks(num_tokens, size.T, generator=generator)) for row, size in parts)
-        return _numpy(_answer(model, row, observed.to(x.device)).T for row, observed in masks)
+        return _numpy(_own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T for row, size in parts)
 
     def along(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
         """The chain rule's sum for rows [P] along orders of their own, as many as there are places [P, k]."""
@@ -177,32 +170,30 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
 
 
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:
-    """The terms of Eq. 2 along orders [Q, D]: log p(x_{M(t)} | x_{M(t+1:D)}), nats [Q, N, t] for rows x [N, D].
+    """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
-    Their sum over t is log p(x) along that order, the same for every order if the conditionals belong to one
-    joint distribution. max_elements as in `score_curve`. Raises ValueError: rows or orders out of range, NaN
-    among the answers.
+    Their sum over t is log p(x) along that order. max_elements as in `score_curve`. Raises ValueError: rows or
+    orders out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
     if orders.ndim != 2 or orders.shape[1] != model.num_tokens or not (orders.sort(-1).values == every).all():
         raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
+
+    def terms(rows: Tensor, along: Tensor) -> Tensor:
+        """All of these rows along all of these orders: at step t only token M(t) is asked for."""
+        token = along[:, None].expand(-1, len(rows), -1)  # [Q, N, t]
+        return check_known(log_prob_at(model, rows[:, None], nested_masks(along)[:, None], token))
+
     blocks = orders.to(x.device).split(_at_once(max_elements, x.numel() * model.num_tokens))
     rows = x.split(_at_once(max_elements, model.num_tokens**2))
-    return torch.cat([torch.cat([_chain_rule(model, some, part) for some in rows], 1) for part in blocks])
-
-
-def _chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
-    """`chain_rule` of all orders and rows at once."""
-    next_token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]: at step t only token M(t) is asked for
-    return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], next_token))
+    return torch.cat([torch.cat([terms(some, part) for some in rows], 1) for part in blocks])
 
 
 def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
-    """Standard deviation of the chain rule's sum over random orders, nats per row [N].
+    """Standard deviation of the chain rule's sum over orders, nats per row [N]: how far answers disagree.
 
-    Zero, to rounding, for conditionals of one joint distribution; above zero it measures how far they
-    disagree. Raises ValueError: num_orders below 2.
+    Zero, to rounding, for conditionals of one joint distribution. Raises ValueError: num_orders below 2.
     """
     check_count(num_orders, "num_orders", at_least=2)
     orders = random_orders(model.num_tokens, num_orders, generator=generator)
@@ -210,33 +201,20 @@ def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generat
 
 
 def order_gap(log_probs: Tensor) -> Tensor:
-    """log of the mixture over orders minus the mean over orders, nats per row [...], for chain-rule sums [Q, ...].
+    """log of the mixture over orders minus the mean over them, nats per row [...], for sums [Q, ...].
 
-    At least 0 by Jensen's inequality, and 0 exactly when all orders agree: E[mean] is the area, so the area
-    bounds the log-likelihood of the mixture over orders from below.
+    At least 0 by Jensen's inequality, and 0 exactly when all orders agree. E[mean] is the area.
     """
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
 
 
-def _row_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, num_masks: int, share_masks: bool,
-                max_elements: int, generator: Generator) -> Tensor:
-    """Each row's own score, nats per token [s, P, N], under P fresh masks for each of the sizes [s]."""
-    drawn = sizes[:, None].expand(-1, num_masks)
-    if share_masks:  # all rows at a time, so that a mask's own work is done once
-        masks = random_masks(model.num_tokens, drawn.flatten(), generator=generator).to(x.device)[:, None]
-        blocks = masks.split(_at_once(max_elements, x.numel()))
-        return torch.cat([_answer(model, x, observed) for observed in blocks]).unflatten(0, drawn.shape)
+def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, max_elements: int, generator: Generator) -> Tensor:
+    """The score of rows x [n, D] under masks of their own of the sizes [h, ..., n], nats per token."""
     scores = []
-    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens)):
-        own = drawn[..., None].expand(-1, -1, len(rows))
-        observed = random_masks(model.num_tokens, own, generator=generator).to(x.device)  # [s, P, n, D]
-        scores.append(_answer(model, rows, observed))
-    return torch.cat(scores, -1)
-
-
-def _answer(model: ConditionalModel, rows: Tensor, observed: Tensor) -> Tensor:
-    """(1/m) sum_{j in M} log p(x_j | x_R), nats per token [..., n], for rows [n, D] and observed [..., n or 1, D]."""
-    return check_known(ask(model, rows, observed)).sum(-1) / (~observed).sum(-1)
+    for part in sizes.split(_at_once(max_elements, sizes[0].numel() * model.num_tokens)):
+        observed = random_masks(model.num_tokens, part, generator=generator).to(x.device)
+        scores.append(check_known(ask(model, x, observed)).sum(-1) / (~observed).sum(-1))
+    return torch.cat(scores)
 
 
 class MaskVariance(NamedTuple):
@@ -249,14 +227,14 @@ class MaskVariance(NamedTuple):
 def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
     """How far the mean score of s sizes depends on the draw of the masks: a MaskVariance.
 
-    score [s, P] or [s, P, N]. The variance is NaN for P = 1. Rows with masks of their own have errors of their own: a
-    few wide ones may carry most of the variance, and then few degrees of freedom stand behind it.
+    score [s, P] of masks that all rows share, else [s, P, N]. The variance is NaN for P = 1. Where rows have
+    masks of their own, a few may carry most of the variance; then few degrees of freedom stand behind it.
     """
     score, num_masks = score.double(), score.shape[1]
     if num_masks == 1:
         return MaskVariance(score.new_full((len(score),), math.nan), score.new_zeros(len(score)))
     if shared:
-        variance = (score if score.ndim == 2 else score.mean(-1)).var(1) / num_masks
+        variance = score.var(1) / num_masks
         return MaskVariance(variance, torch.full_like(variance, num_masks - 1))
     by_row = score.var(1) / (num_masks * score.shape[-1] ** 2)  # [s, N]
     variance = by_row.sum(-1)
@@ -265,7 +243,7 @@ def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
 
 
 def _at_once(max_elements: int, per_item: int) -> int:
-    """How many items of `per_item` elements each fit into `max_elements`: at least one. ValueError: fewer than 1."""
+    """How many items of `per_item` elements fit into `max_elements`, but at least one."""
     return max(1, check_count(max_elements, "max_elements") // per_item)
 
 

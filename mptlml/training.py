@@ -15,7 +15,7 @@ from .checks import check_count
 
 @dataclass(eq=False)
 class History:
-    """What was seen in training: `objective` at every step, nats per row [steps]; `tracked` values at steps `at`."""
+    """What was seen in training: `objective` at every step, nats per row; `tracked` values at steps `at`."""
 
     objective: list[float] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
@@ -29,15 +29,15 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called
-    without gradients at steps 0, track_every, 2 track_every, ... and after the last step. decay_steps: the
-    learning rate falls along a half cosine, to reach zero after so many steps, of which this run may be the
-    beginning. warm_up: warm up linearly over the first `warm_up` steps. Shows a progress bar in a terminal.
-    Raises ValueError: counts below 1 (warm_up: below 0), more steps than the decay has, a learning rate that
-    is not positive, nothing to train; FloatingPointError when the objective stops being finite.
+    without gradients at every `track_every`-th step from 0 and after the last. decay_steps: the learning rate
+    falls along a half cosine, to zero after so many steps, of which this run may be the beginning. warm_up:
+    it rises linearly over so many steps. Raises ValueError: counts below 1 (warm_up: below 0), more steps
+    than the decay has, a learning rate that is not positive, nothing to train; FloatingPointError when the
+    objective stops being finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
-    if decay_steps is not None and check_count(decay_steps, "decay_steps") < num_steps:  # the rate would rise again
+    if decay_steps is not None and check_count(decay_steps, "decay_steps") < num_steps:
         raise ValueError(f"{num_steps} steps are more than the {decay_steps} over which the learning rate falls")
     parameters, measures = list(parameters), dict(track or {})
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):

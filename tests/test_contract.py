@@ -44,14 +44,12 @@ def linear_vae(num_tokens, num_latents, spacing):
 
 def deep_vae(num_tokens, num_latents, num_hidden, answer, **options):
     """`answer(vae)` with a decoder of the given sizes as its free parameters."""
-    blank = DeepVAE(num_tokens, num_latents, num_hidden, "tanh", generator=torch.Generator().manual_seed(0))
+    blank = DeepVAE(num_tokens, num_latents, num_hidden, generator=torch.Generator().manual_seed(0))
 
     def build(first, first_bias, last, last_bias, log_noise):
         vae = copy.deepcopy(blank).to(first)
-        for layer, weight, bias in ((vae.decoder[0], first, first_bias), (vae.decoder[-1], last, last_bias)):
-            del layer.weight, layer.bias  # plain tensors in place of parameters, so that gradients reach the case's own
-            layer.weight, layer.bias = weight, bias
-        del vae.log_noise
+        del vae.decoder, vae.log_noise  # so that gradients reach the case's own
+        vae.decoder = lambda z: (z @ first.T + first_bias).tanh() @ last.T + last_bias
         vae.log_noise = 0.5 * log_noise
         return answer(vae)
 

@@ -1,5 +1,6 @@
 """The linear Bernoulli VAE: its sums, its rules, its peaks, how it is trained."""
 
+import itertools
 import math
 from functools import partial
 
@@ -83,15 +84,15 @@ def test_a_climb_goes_up_or_stays():
         return -sign * z.tanh(), z.cosh().pow(-2)[..., None]
 
     start = torch.tensor([[0.5], [1.5], [-3.0]]).double()
-    found = climb(height, slope_and_precision, start, num_steps=30, tolerance=1e-9)
-    torch.testing.assert_close(found, torch.zeros_like(start), rtol=0, atol=1e-8)
-    heights = [height(climb(height, slope_and_precision, start, num_steps=n, tolerance=1e-9)) for n in range(8)]
-    assert all((later >= sooner).all() for sooner, later in zip(heights, heights[1:], strict=False))
-    assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, num_steps=9, tolerance=1e-9), start)
-    cut = climb(lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, num_steps=9,
-                tolerance=1e-9)
+    ways = partial(climb, height, slope_and_precision, start, tolerance=1e-9)
+    torch.testing.assert_close(ways(num_steps=30), torch.zeros_like(start), rtol=0, atol=1e-8)
+    heights = [height(ways(num_steps=n)) for n in range(8)]
+    assert all((later >= sooner).all() for sooner, later in itertools.pairwise(heights))
+    options = dict(num_steps=9, tolerance=1e-9)
+    assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, **options), start)
+    cut = climb(lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, **options)
     assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])  # it stays where the height is a number
-    assert climb(height, slope_and_precision, start[:0], num_steps=9, tolerance=1e-9).shape == (0, 1)
+    assert climb(height, slope_and_precision, start[:0], **options).shape == (0, 1)
 
 
 def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch):
@@ -105,7 +106,7 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch
         torch.testing.assert_close(found, model.log_prob(rows, masks), rtol=0, atol=5e-3)
     draws = torch.randn(9, 20_000, 2, generator=generator, dtype=torch.float64)
     weights = torch.full((20_000,), -math.log(20_000)).double()
-    sampled = model.around_mode(x, observed, draws, weights)[1].logsumexp(-1)
+    sampled = model.around_mode(x, observed, draws, weights).log_weights.logsumexp(-1)
     torch.testing.assert_close(sampled, model.log_prob(x, observed), rtol=0, atol=0.02)
 
 

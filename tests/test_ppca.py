@@ -1,5 +1,7 @@
 """PPCA against exact fractions and scikit-learn."""
 
+import itertools
+
 import numpy as np
 import oracles
 import pytest
@@ -12,43 +14,38 @@ from mptlml.models import PPCA, SecondMoment
 from mptlml.protocol import all_observed
 
 
-def a_model(num_tokens, num_latents, noise_variance=0.3, seed=0):
-    """(model, mean, covariance): the same Gaussian for the package, and for an oracle."""
-    draw = np.random.default_rng(seed)
-    weight, mean = draw.normal(size=(num_tokens, num_latents)), draw.normal(size=num_tokens)
-    model = PPCA(torch.from_numpy(weight), noise_variance, torch.from_numpy(mean))
-    return model, mean, oracles.ppca_covariance(weight, noise_variance)
+def a_model(num_tokens, num_latents, noise_variance=0.3):
+    draw = dict(generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return PPCA(torch.randn(num_tokens, num_latents, **draw), noise_variance, torch.randn(num_tokens, **draw))
 
 
 @pytest.mark.parametrize(("noise_variance", "digits"), [(1e-8, 1e-5), (1e-4, 1e-10), (0.3, 1e-10), (100.0, 1e-10)])
 def test_conditional_moments_are_schur_complements(noise_variance, digits, generator):
     """Eq. 7 with the minus sign, in exact fractions, for every mask; even where S_RR is nearly singular."""
-    model, mean, covariance = a_model(5, 3, noise_variance)
-    x = model.sample(2, generator=generator)
-    for size in range(1, 6):
-        for masked in oracles.subsets(5, size):
-            seen = oracles.rest(5, masked)
-            observed = torch.tensor([token in seen for token in range(5)])
-            means, variances = model.conditional_moments(x, observed)
-            for row, answer in zip(x.numpy(), means.numpy(), strict=True):
-                expected_mean, expected_variance = oracles.schur(mean, covariance, row, masked)
-                np.testing.assert_allclose(answer[masked], expected_mean, rtol=0, atol=digits)
-                np.testing.assert_allclose(variances[masked], expected_variance, rtol=digits)
-                np.testing.assert_array_equal(answer[seen], row[seen])
-            assert (variances[observed] == 0).all()
+    model = a_model(5, 3, noise_variance)
+    x, covariance = model.sample(2, generator=generator), oracles.ppca_covariance(model.weight.numpy(), noise_variance)
+    for masked in itertools.chain(*(oracles.subsets(5, size) for size in range(1, 6))):
+        seen = oracles.rest(5, masked)
+        means, variances = model.conditional_moments(x, torch.tensor([token in seen for token in range(5)]))
+        for row, answer in zip(x.numpy(), means.numpy(), strict=True):
+            expected_mean, expected_variance = oracles.schur(model.mean.numpy(), covariance, row, masked)
+            np.testing.assert_allclose(answer[masked], expected_mean, rtol=0, atol=digits)
+            np.testing.assert_allclose(variances[masked], expected_variance, rtol=digits)
+            np.testing.assert_array_equal(answer[seen], row[seen])
+        assert (variances[seen] == 0).all()
 
 
 def test_a_curve_of_shared_masks_reads_the_rows_once(generator, monkeypatch):
     """It asks the model about rows to summarise them, and never again."""
-    model, _, _ = a_model(8, 3)
+    model = a_model(8, 3)
     monkeypatch.setattr(PPCA, "conditional_log_prob", None)
     assert score_curve(model, model.sample(50, generator=generator), generator=generator).rows is None
 
 
-@pytest.mark.parametrize(("num_rows", "num_tokens", "num_latents"), [(40, 6, 2), (200, 12, 11), (9, 15, 3)])
+@pytest.mark.parametrize(("num_rows", "num_tokens", "num_latents"), [(40, 6, 2), (9, 15, 3)])
 def test_fit_is_scikit_learns(num_rows, num_tokens, num_latents, generator):
     """Same principal axes and noise, once its divisor n - 1 is turned into the maximum-likelihood n."""
-    x = a_model(num_tokens, min(num_tokens, 4))[0].sample(num_rows, generator=generator)
+    x = a_model(num_tokens, 4).sample(num_rows, generator=generator)
     model = PPCA.fit(x, num_latents)
     reference = PCA(num_latents, svd_solver="full").fit(x.numpy())
     # With N <= D scikit-learn's noise is a mean over the N - K directions that rows can span, not over D - K.
@@ -66,7 +63,7 @@ def test_fit_is_scikit_learns(num_rows, num_tokens, num_latents, generator):
 @pytest.mark.parametrize("known_mean", [True, False])
 def test_fit_with_a_known_noise_is_stationary(num_latents, known_mean, generator):
     """Eq. 15 with sigma^2 given: no slope is left in the weight, from rows or from their summary."""
-    x = a_model(6, 3)[0].sample(80, generator=generator)
+    x = a_model(6, 3).sample(80, generator=generator)
     mean = torch.linspace(-1, 1, 6, dtype=torch.float64) if known_mean else None
     fitted = PPCA.fit(x, num_latents, 0.3, mean)
     assert fitted.noise_variance == 0.3 and fitted.num_latents == num_latents
@@ -80,19 +77,15 @@ def test_fit_with_a_known_noise_is_stationary(num_latents, known_mean, generator
 
 
 def whole_rows(model, x):
-    """log p(x) of rows [N, D] without a difference of large numbers: x along the axes of W, and what is left of it."""
-    axes, lengths, _ = np.linalg.svd(model.weight.double().numpy(), full_matrices=False)
-    noise = model.noise_variance.double().item()
+    """log p(x) of rows [N, D] without a difference of large numbers: x along the axes of W, and across them."""
+    axes, lengths, _ = np.linalg.svd(model.weight.double().numpy())
+    variances = np.pad(lengths**2, (0, len(axes) - len(lengths))) + model.noise_variance.double().item()
     centred = x.double().numpy() - model.mean.double().numpy()
-    inside = centred @ axes
-    left = centred - inside @ axes.T
-    rest = len(axes) - len(lengths)
-    return (stats.norm(0, np.sqrt(lengths**2 + noise)).logpdf(inside).sum(1)
-            - 0.5 * ((left**2).sum(1) / noise + rest * np.log(2 * np.pi * noise)))
+    return stats.norm(0, np.sqrt(variances)).logpdf(centred @ axes).sum(1)
 
 
 @pytest.mark.parametrize(("dtype", "noise_variance"), [
-    (torch.float32, 0.1), (torch.float32, 1e-3), (torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-10)])
+    (torch.float32, 0.1), (torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-10)])
 def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
     """At the size of a picture: rows and their mean, to the last digits of what the rows are held in."""
     weight = torch.randn(784, 10, generator=generator, dtype=dtype)
@@ -109,7 +102,7 @@ def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
     torch.testing.assert_close(model.mean_conditional_log_prob(x, masks).double(), mean, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("noise_variance", [0.1, 1e-4, 1e-6, 1e-7])
+@pytest.mark.parametrize("noise_variance", [0.1, 1e-4, 1e-7])
 def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator):
     """Where W_R spans fewer than K dimensions A holds sigma^2 beside |W|^2: one token, and rank 2 of K = 3."""
     model = PPCA(torch.randn(50, 10, generator=generator, dtype=torch.float64), noise_variance)
@@ -123,28 +116,28 @@ def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator)
     np.testing.assert_allclose(model.log_prob(x), whole_rows(model, x), rtol=0, atol=1e-5)
     few = torch.arange(300)[None] < torch.tensor([[1], [2], [299]])
     means = model.conditional_log_prob(x, few[:, None]).mean(1)
-    for data in (x, SecondMoment(x.mean(0), covariance=x.T.cov(correction=0))):
+    for data in (x, SecondMoment(x.mean(0), x.T.cov(correction=0))):
         torch.testing.assert_close(model.mean_conditional_log_prob(data, few), means, rtol=0, atol=1e-4)
         assert model.mean_log_prob(data).item() == pytest.approx(model.log_prob(x).mean().item(), abs=1e-4)
 
 
 def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypatch):
-    """Also in blocks, of a few masks or rows at a time."""
-    x = a_model(6, 3)[0].sample(4, generator=generator)
+    """Also in blocks, of a few masks at a time."""
+    x = a_model(6, 3).sample(4, generator=generator)
     masks, found = random_masks(6, [1, 3, 5, 6], generator=generator), []
     for slow in (False, True):
         if slow:
             monkeypatch.setattr(PPCA, "_keeps_digits", lambda *given: False)
             monkeypatch.setattr("mptlml.models.ppca.BLOCK", 10)
-        weight = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 3))).requires_grad_()
+        weight = a_model(6, 3).weight.requires_grad_()
         model = PPCA(weight, 0.3)
-        for data in (x, SecondMoment(x.mean(0), covariance=x.T.cov(correction=0))):
-            answers = [model.log_prob(x, masks[:, None]), model.log_prob(x, masks), model.log_prob(x),
-                       model.mean_log_prob(data), model.mean_conditional_log_prob(data, masks)]
+        for data in (x, SecondMoment(x.mean(0), x.T.cov(correction=0))):
+            answers = [model.log_prob(x, masks[:, None]), model.mean_log_prob(data),
+                       model.mean_conditional_log_prob(data, masks)]
             value = sum((answer * torch.arange(answer.numel()).view_as(answer).cos()).sum() for answer in answers)
             found.append([*answers, *torch.autograd.grad(value, weight)])
-    for one, other in zip(found[:2] + found[:1], found[2:] + found[1:2], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=0, atol=1e-10)
 
 
 def test_parameters_that_are_changed_later_count_and_are_checked(generator):
@@ -155,27 +148,20 @@ def test_parameters_that_are_changed_later_count_and_are_checked(generator):
     weight.mul_(0.5)
     model.noise_variance = 0.5
     assert torch.equal(model.log_prob(x), PPCA(weight, 0.5).log_prob(x)) and not torch.equal(model.log_prob(x), before)
-    assert torch.equal(model.mean_log_prob(x), PPCA(weight, 0.5).mean_log_prob(x))
-    assert model.sample(2, generator=generator).isfinite().all()
     for noise in (-0.5, torch.tensor(float("nan"))):
         model.noise_variance = noise
         with pytest.raises(ValueError, match="is too small"):
             model.log_prob(x)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_for_holding_numbers(dtype, generator):
+@pytest.mark.parametrize("name", ["log_prob", "conditional_log_prob"])
+def test_half_precision_is_for_holding_numbers(name, generator):
     """Answers are those of the rounded numbers, rounded once."""
-    short = PPCA(torch.randn(9, 2, generator=generator).to(dtype), 0.5)
+    short = PPCA(torch.randn(9, 2, generator=generator).half(), 0.5)
     long = PPCA(short.weight.double(), 0.5)
-    x, observed = short.sample(3, generator=generator), random_masks(9, [[4]], generator=generator)
-    for name in ("log_prob", "conditional_log_prob"):
-        answer = getattr(short, name)(x, observed)
-        assert answer.dtype == dtype
-        assert torch.equal(answer, getattr(long, name)(x.double(), observed).to(dtype))
-    mean = mean_score(short, x, observed[0])  # what is to be summed is held in float32
-    torch.testing.assert_close(mean, mean_score(long, x.double(), observed[0]).float(), rtol=0, atol=1e-2)
-    assert mean.dtype == torch.float32
+    x, observed = short.sample(3, generator=generator), random_masks(9, [4], generator=generator)
+    assert torch.equal(getattr(short, name)(x, observed), getattr(long, name)(x.double(), observed).half())
+    assert mean_score(short, x, observed).dtype == torch.float32  # what is to be summed
 
 
 def test_two_rows_span_no_more_than_two_dimensions():
@@ -184,11 +170,8 @@ def test_two_rows_span_no_more_than_two_dimensions():
 
 
 def test_a_covariance_lost_to_rounding_is_a_named_error():
-    """float64 cannot hold sigma^2 = 1e-18 beside W^T W of order 1: no silent jitter. No covariance is an error too."""
-    model = PPCA(torch.ones(4, 2), 1e-18)
-    with pytest.raises(ValueError, match=r"singular to rounding in torch.float64 for 1 masks: sigma\^2 = 1e-18"):
-        model.log_prob(torch.zeros(4))
-    with pytest.raises(ValueError, match="singular to rounding"):
-        mean_score(model, torch.zeros(2, 4), torch.tensor([[True, True, True, False]]))
-    with pytest.raises(ValueError, match="or a root of it"):
-        PPCA(torch.ones(4, 2), 1.0).mean_log_prob(SecondMoment(torch.zeros(4)))
+    """float64 cannot hold sigma^2 = 1e-18 beside W^T W of order 1: no silent jitter."""
+    model, observed = PPCA(torch.ones(4, 2), 1e-18), torch.tensor([[True, True, True, False]])
+    for ask in (lambda: model.log_prob(torch.zeros(4)), lambda: mean_score(model, torch.zeros(2, 4), observed)):
+        with pytest.raises(ValueError, match=r"singular to rounding in torch.float64 for 1 masks: sigma\^2 = 1e-18"):
+            ask()

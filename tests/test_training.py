@@ -13,24 +13,18 @@ from mptlml import History, fit
 
 def test_the_history_is_what_was_seen():
     """objective: the value before each step; tracked: at steps 0, 4, 8 and after the last, without gradients."""
-    p = torch.zeros((), requires_grad=True)
-    seen = []
-
-    def measure():
-        assert not torch.is_grad_enabled()
-        return p.detach() + 0.0
+    p, seen = torch.zeros((), requires_grad=True), []
 
     def objective():
         seen.append(p.item())
         return 3 * p
 
-    history = fit(objective, [p], num_steps=10, learning_rate=0.5, track={"p": measure, "word": lambda: "x"},
-                  track_every=4)
+    track = {"p": lambda: p + 0.0, "word": lambda: "x", "gradients": torch.is_grad_enabled}
+    history = fit(objective, [p], num_steps=10, learning_rate=0.5, track=track, track_every=4)
     assert history.objective == pytest.approx([3 * value for value in seen]) and len(seen) == 10
     assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)  # Adam's steps on a straight line
-    assert history.at == [0, 4, 8, 10]
-    assert history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
-    assert history.tracked["word"] == ["x"] * 4
+    assert history.at == [0, 4, 8, 10] and history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
+    assert history.tracked["word"] == ["x"] * 4 and not any(history.tracked["gradients"])
     assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})  # by identity
 
 
@@ -63,17 +57,17 @@ def test_the_learning_rate_stays_or_falls_or_rises_first(options, steps):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_an_objective_that_is_not_finite_stops_the_fit(bad):
-    p = torch.zeros((), requires_grad=True)
-    values = iter([1.0, 2.0, bad, 3.0])
+    p, values = torch.zeros((), requires_grad=True), iter([1.0, 2.0, bad, 3.0])
     with pytest.raises(FloatingPointError, match=f"demo: the objective is {bad} at step 2"):
         fit(lambda: p * 0 + next(values), [p], num_steps=4, name="demo")
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_a_bar_for_terminals_only(is_terminal, monkeypatch):
-    """Into a file or a notebook goes not one character; a terminal sees a bar with the name and the number of steps."""
+    """Into a file or a notebook goes not one character; a terminal sees the name and the number of steps."""
     stream = io.StringIO()
     stream.isatty = lambda: is_terminal
     monkeypatch.setattr(sys, "stderr", stream)
     path_of(num_steps=20, name="climbing")
-    assert ("climbing" in stream.getvalue() and "/20" in stream.getvalue()) if is_terminal else not stream.getvalue()
+    said = stream.getvalue()
+    assert ("climbing" in said and "/20" in said) if is_terminal else not said

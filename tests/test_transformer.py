@@ -16,16 +16,9 @@ def net(generator):
     return net
 
 
-@pytest.fixture
-def truth(generator):
-    logits = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((2,), (2, 2), (2, V)))
-    return HiddenMarkovModel(*(logit.softmax(-1) for logit in logits), D)
-
-
 def rows_and_masks(generator, count=6):
     x = torch.randint(V, (count, D), generator=generator).double()
-    sizes = torch.randint(1, D, (count,), generator=generator)
-    return x, random_masks(D, sizes, generator=generator)
+    return x, random_masks(D, torch.randint(1, D, (count,), generator=generator), generator=generator)
 
 
 def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator):
@@ -41,17 +34,13 @@ def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator
 
 
 def test_only_distance_counts(generator):
-    """Far from both ends of a row, moving what is visible moves the answer along: there are no absolute positions.
-
-    At first each head looks at one place nearby."""
+    """Far from both ends of a row, moving what is visible moves the answer along: there are no absolute positions."""
     net = MaskedTransformer(9, V, width=8, num_layers=1, num_heads=4, generator=generator)
     layer = net.layers[0]
     nearest = layer.distance[:, layer.offset][:, 4].argmax(-1) - 4  # of [heads, from, to]
-    assert nearest.tolist() == [-1, 1, -2, 2]
+    assert nearest.tolist() == [-1, 1, -2, 2]  # at first each head looks at one place nearby
     layer.distance.data = torch.where((torch.arange(-8, 9)).abs() <= 1, 0.0, -torch.inf).expand(4, -1).clone()
-    x = torch.tensor([0.0, 1, 2, 0, 0, 0, 0, 0, 0])
-    observed = torch.zeros(9, dtype=torch.bool)
-    observed[1:4] = True
+    x, observed = torch.tensor([0.0, 1, 2, 0, 0, 0, 0, 0, 0]), torch.arange(9).sub(2).abs() <= 1
     moved = net.vocabulary_log_prob(x.roll(3), observed.roll(3))
     torch.testing.assert_close(moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6)
 
@@ -65,19 +54,19 @@ def test_the_seed_decides_the_weights():
     up = first.layers[0].up
     assert up.weight.std().item() == pytest.approx(40**-0.5, rel=0.05) and (up.bias == 0).all()
     assert first.embedding.weight.std().item() == pytest.approx(1, rel=0.2)
-    x, observed = rows_and_masks(torch.Generator().manual_seed(0), 30)
-    first.conditional_log_prob(x, observed).sum().backward()
+    first.conditional_log_prob(*rows_and_masks(torch.Generator().manual_seed(0), 30)).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in first.parameters())
 
 
-def test_shortfall_is_minus_the_divergence_written_out(net, truth, generator):
+def test_shortfall_is_minus_the_divergence_written_out(net, generator):
+    shapes, draw = ((2,), (2, 2), (2, V)), dict(generator=generator, dtype=torch.float64)
+    truth = HiddenMarkovModel(*(torch.randn(shape, **draw).softmax(-1) for shape in shapes), D)
     x, observed = rows_and_masks(generator)
     answer = Shortfall(net, truth).conditional_log_prob(x, observed)
     values = torch.arange(V).double()[:, None, None].expand(-1, *x.shape)  # the same word at every masked token
     p, q = (model.conditional_log_prob(torch.where(observed, x, values), observed) for model in (truth, net))
     torch.testing.assert_close(answer, (p.exp() * (q - p)).sum(0), rtol=0, atol=1e-6)
     assert (answer[~observed] < 0).all() and (answer[observed] == 0).all()
-    assert (Shortfall(truth, truth).conditional_log_prob(x, observed).abs() < 1e-12).all()
     cycle = torch.eye(V, dtype=torch.float64)  # 0, 1, 2, 0, 1: words of probability 0 cost nothing
     sure, row = HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D), torch.tensor([0.0, 1, 2, 0, 1]).double()
     answer = Shortfall(net, sure).conditional_log_prob(row, observed[0])

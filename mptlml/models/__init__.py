@@ -1,8 +1,7 @@
-"""Models: each answers the protocol `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
+"""Models: each answers `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
 
-This package exports the models, and what builds them or speeds them up: SecondMoment (a summary of rows for
-PPCA), and Rule with the functions that make one (nodes for LinearVAE). `Recursive` and `Importance` answer
-for a `deep_vae.DeepVAE`, which is a network, not a model: it has no conditionals of its own.
+Beside them SecondMoment, a summary of rows for PPCA, and Rule with the functions that make one for LinearVAE.
+`Recursive` and `Importance` answer for a `deep_vae.DeepVAE`, a network without conditionals of its own.
 """
 
 from .deep_vae import Recursive

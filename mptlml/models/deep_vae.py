@@ -3,8 +3,8 @@
 x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are
 independent, so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no
 closed form. `Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F),
-`importance.Importance` by weighted draws. These two are models. They raise ValueError for shapes or a dtype
-that do not fit and for NaN or infinity at observed tokens. `DeepVAE` itself is a network.
+`importance.Importance` by weighted draws. These two are models; `DeepVAE` itself is a network. They raise
+ValueError for shapes or a dtype that do not fit and for NaN or infinity at observed tokens.
 """
 
 import copy
@@ -21,21 +21,18 @@ from ..checks import check_finite, check_shapes
 from ..draws import randn
 from ..numerics import LOG_2PI, Peak, climb
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
-
 
 class DeepVAE(nn.Module):
-    """Encoder D -> H -> (mean, log variance of z), decoder K -> H -> D; num_hidden=0 makes both linear.
+    """Encoder D -> H -> mean and deviation of z, decoder K -> H -> D, both ReLU; linear for num_hidden=0.
 
     The weights are drawn from `generator`, on its device.
     """
 
-    def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, activation: str = "relu", *,
-                 generator: Generator) -> None:
+    def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, *, generator: Generator) -> None:
         super().__init__()
         self.num_tokens, self.num_latents = num_tokens, num_latents
-        self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, activation, generator)
-        self.decoder = _layers(num_latents, num_hidden, num_tokens, activation, generator)
+        self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, generator)
+        self.decoder = _layers(num_latents, num_hidden, num_tokens, generator)
         self.log_noise = nn.Parameter(torch.tensor(-1.0, device=generator.device))  # log s
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,10 +42,11 @@ class DeepVAE(nn.Module):
 
     def token_log_prob(self, x: Tensor, z: Tensor) -> Tensor:
         """log N(x_j; f_j(z), s^2), nats per token [..., D]: x [..., D] and z [..., K] broadcast."""
-        return _log_normal(x, self.decoder(z), self.log_noise)
+        misfit = (x - self.decoder(z)) / self.log_noise.exp()
+        return -0.5 * (LOG_2PI + misfit.square()) - self.log_noise
 
     def elbo(self, x: Tensor, *, generator: Generator) -> Tensor:
-        """E_q[log p(x | z)] - KL(q || p), one draw of z per row: nats per row [N], at most log p(x) on average."""
+        """E_q[log p(x | z)] - KL(q || p) by one draw of z per row: nats per row [N]."""
         mean, deviation = self.encode(x)
         z = mean + deviation * randn(mean.shape, mean, generator)
         distance = 0.5 * (mean.square() + deviation.square() - 1).sum(-1) - deviation.log().sum(-1)
@@ -65,19 +63,14 @@ class DeepVAE(nn.Module):
         value, slope = z, torch.eye(self.num_latents, dtype=z.dtype, device=z.device).expand(len(z), -1, -1)
         for layer in self.decoder:
             value = layer(value)
-            if isinstance(layer, nn.Linear):
-                slope = layer.weight @ slope
-            else:
-                bend = (value > 0).to(value) if isinstance(layer, nn.ReLU) else 1 - value.square()
-                slope = bend[..., None] * slope
+            slope = layer.weight @ slope if isinstance(layer, nn.Linear) else (value > 0).to(value)[..., None] * slope
         return slope
 
     @torch.no_grad()
     def mode(self, x: Tensor, observed: Tensor, starts: Tensor, num_steps: int = 40) -> Peak:
-        """A peak of p(z | x_R) for x and observed [N, D].
+        """The highest peak of p(z | x_R) that is found, for x and observed [N, D].
 
-        Ten Gauss-Newton steps from each of the `starts` [P, N, K], then up to `num_steps` from the highest point
-        reached. With a nonlinear decoder there may be several peaks; this is the highest of those found.
+        Ten Gauss-Newton steps from each of `starts` [P, N, K], then up to `num_steps` from the best.
         """
         count = len(starts)
         z = self._climb(x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10).view(starts.shape)
@@ -106,11 +99,9 @@ class DeepVAE(nn.Module):
     def condensed(self, x: Tensor) -> tuple["DeepVAE", Tensor, Tensor]:
         """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
 
-        Rotating the axes of the tokens does not change noise of equal variance. The decoder's last layer
-        reaches H of the D directions; along the others x is noise whatever z is, and their log density is
-        `rest`, nats per row. This works for whole rows only, since a rotated axis is no longer a token, and
-        only the decoder of the new network can be used. Where D <= H nothing changes, and the rest is 0. No
-        gradients.
+        Rotated axes leave noise of equal variance as it is. The decoder's last layer reaches H of the D
+        directions; along the others x is noise whatever z is, of log density `rest`, nats per row. For whole
+        rows only, since a rotated axis is no token, and for the decoder alone. Where D <= H nothing changes.
         """
         last = cast(nn.Linear, self.decoder[-1])
         if self.num_tokens <= last.in_features:
@@ -129,13 +120,13 @@ class DeepVAE(nn.Module):
 
 @dataclass(eq=False)
 class Recursive:
-    """p(x_j | x_R) by encoding and decoding in turn, T = `num_passes` times; each time the visible tokens are put back.
+    """p(x_j | x_R) by encoding and decoding in turn, `num_passes` times; the visible tokens are put back.
 
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else
     take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is
     Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the
-    tokens of a mask is also the joint log p(x_M | z_T). Gradients flow through the last pass only, as if
-    earlier passes filled in data; with through=True they flow through all passes.
+    tokens of a mask is also the joint log p(x_M | z_T). Gradients flow through the last pass only, or with
+    through=True through all.
     """
 
     vae: DeepVAE
@@ -174,7 +165,7 @@ class Recursive:
 
 
 def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:
-    """x and observed, broadcast. Raises ValueError: rows that do not fit, NaN or infinity at a visible token."""
+    """x and observed, broadcast. Raises ValueError: they do not fit, NaN or infinity at a visible token."""
     check_shapes(x, observed, vae.num_tokens, vae.log_noise)
     check_finite(x, observed)
     x, observed = torch.broadcast_tensors(x, observed)
@@ -186,18 +177,13 @@ def filled(x: Tensor, observed: Tensor, fill: Tensor | float) -> Tensor:
     return torch.where(observed, x, torch.as_tensor(fill, dtype=x.dtype, device=x.device))
 
 
-def _log_normal(x: Tensor, mean: Tensor, log_deviation: Tensor) -> Tensor:
-    """log N(x; mean, exp(log_deviation)^2), nats."""
-    return -0.5 * (LOG_2PI + ((x - mean) / log_deviation.exp()).square()) - log_deviation
-
-
-def _layers(num_in: int, num_hidden: int, num_out: int, activation: str, generator: Generator) -> nn.Sequential:
-    """Two linear maps with an activation in between, or one map, initialised as in torch, on the generator's device."""
+def _layers(num_in: int, num_hidden: int, num_out: int, generator: Generator) -> nn.Sequential:
+    """Two linear maps with ReLU in between, or one, initialised as in torch, on the generator's device."""
     sizes = [num_in, num_hidden, num_out] if num_hidden else [num_in, num_out]
     layers: list[nn.Module] = []
     for before, after in itertools.pairwise(sizes):
         layer = nn.Linear(before, after, device="meta").to_empty(device=generator.device)
         for parameter in (layer.weight, layer.bias):
             nn.init.uniform_(parameter, -1 / math.sqrt(before), 1 / math.sqrt(before), generator=generator)
-        layers += [layer, ACTIVATIONS[activation]()]
+        layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1])

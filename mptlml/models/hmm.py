@@ -1,6 +1,6 @@
 """A hidden Markov model: p(x, z) = initial_{z_1} prod_t transition_{z_{t-1} z_t} prod_t emission_{z_t x_t}.
 
-Leaving out the factor of a hidden token sums it out, so one forward and one backward pass answer any observed set.
+Leaving out the factor of a hidden token sums it out: a forward and a backward pass answer any observed set.
 """
 
 import math
@@ -15,20 +15,18 @@ from ..protocol import all_observed, at_masked
 
 
 class HiddenMarkovModel:
-    """initial [H], transition [H from, H to], emission [H, V]: probabilities; tokens are 0, 1, ..., V - 1, int64.
+    """Probabilities initial [H], transition [H from, H to], emission [H, V]; tokens are 0..V - 1, int64.
 
-    Rows have `num_tokens` tokens. Parameters may require gradients; results follow their dtype and device.
-    Raises ValueError: shapes that do not fit, negative values, distributions that do not sum to 1, num_tokens
-    below 1. The methods that take x [..., D] and observed [..., D] raise it for shapes that do not fit and
-    for tokens not in 0..V-1.
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
+    not fit, distributions that do not sum to 1; the methods also raise it for tokens not in 0..V - 1.
     """
 
     def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:
         shapes = tuple(initial.shape), tuple(transition.shape), tuple(emission.shape)
-        if initial.ndim != 1 or shapes[1] != 2 * shapes[0] or emission.ndim != 2 or shapes[2][:1] != shapes[0] \
-                or not emission.numel():
-            given = ", ".join(map(str, shapes))
-            raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: {given}")
+        square = len(shapes[0]) == 1 and shapes[1] == 2 * shapes[0] and shapes[2][:1] == shapes[0]
+        if not square or emission.ndim != 2 or not emission.numel():
+            raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: "
+                             f"{', '.join(map(str, shapes))}")
         self.num_tokens = check_count(num_tokens, "num_tokens")
         self.initial = check_distributions(initial, "initial")
         self.transition = check_distributions(transition, "transition")
@@ -50,19 +48,19 @@ class HiddenMarkovModel:
         return Estimate(cost.mean().item(), cost.std().item() / math.sqrt(num_rows), num_rows - 1)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._forward(*self._check(x, observed))[1]
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         ids, seen = self._check(x, observed)
         by_word = self.emission.T
         answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in enumerate(self._smooth(ids, seen))]
         return at_masked(torch.stack(answer, -1), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R), nats per token [..., D, V], for each masked token j and word v; 0 at observed ones."""
+        """log p(x_j = v | x_R) of each word v, nats per token [..., D, V]; 0 at observed tokens."""
         answer = (self.state_posterior(x, observed) @ self.emission).log()
         return torch.where(observed[..., None], 0.0, answer)
 

@@ -8,6 +8,7 @@ Cappé et al. 2004). That proposal has one peak per row, so it cannot reveal a p
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
@@ -18,15 +19,21 @@ from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
-NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; how many to climb from
+NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; climbed from
 ROUNDS, ROUND_DRAWS, LEAST_SIZE = 6, 200, 30  # of fitting the proposal; least effective sample size of a fit
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
 
 
-@dataclass(frozen=True, eq=False)
-class StudentT:
-    """Student's t with TAILS degrees of freedom for each row: mean [N, K], root [N, K, K] of its scale matrix."""
+class LogProb(NamedTuple):
+    """log p(x_R), nats per row [...], and the effective sample size 1 / sum r_s^2 behind it [...]."""
+
+    log_prob: Tensor
+    size: Tensor
+
+
+class StudentT(NamedTuple):
+    """Student's t with TAILS degrees of freedom: mean [N, K], root [N, K, K] of the scale matrix."""
 
     mean: Tensor
     root: Tensor
@@ -43,7 +50,7 @@ class StudentT:
         return self.mean + (self.root @ u[..., None]).squeeze(-1), log_density
 
     def fitted(self, z: Tensor, log_weight: Tensor) -> "StudentT":
-        """Student's t with the mean and covariance of weighted draws; very uneven weights are tempered first."""
+        """The same with the mean and covariance of weighted draws; very uneven weights are tempered first."""
         share = (tempered(log_weight, LEAST_SIZE) * log_weight).softmax(0)[..., None]  # [S, N, 1]
         mean = (share * z).sum(0)
         apart = z - mean
@@ -57,11 +64,10 @@ class Importance:
 
     proposal "encoder": the encoder's answer to the visible tokens, with `fill` at the hidden ones; cheap and
     differentiable, but as poor as the encoder. "mode": Student's t around the highest peak of p(z | x_R) that
-    a search finds, with mean and covariance fitted in `rounds` rounds; the S draws of the estimate are fresh.
-    Both proposals are consistent: estimates are right as S grows; before that, log p(x_R) is too low on
-    average. own_encoder: in training, the encoder follows the gradient of the ELBO of the visible tokens
-    instead of that of the answers; the answers themselves do not change. Raises ValueError: another
-    proposal; x or observed that do not fit, NaN or infinity at an observed token.
+    a search finds, with mean and covariance fitted in ROUNDS rounds; the S draws of the estimate are fresh.
+    Both are right as S grows; before that, log p(x_R) is too low on average. own_encoder: in training, the
+    encoder follows the gradient of the ELBO of the visible tokens instead of that of the answers; the answers
+    themselves do not change. Raises ValueError: another proposal.
     """
 
     vae: DeepVAE
@@ -69,7 +75,6 @@ class Importance:
     num_samples: int = 200
     proposal: str = "mode"
     fill: Tensor | float = 0.0
-    rounds: int = ROUNDS
     own_encoder: bool = False
 
     def __post_init__(self) -> None:
@@ -91,19 +96,19 @@ class Importance:
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...]; log p(x) where `observed` is not given."""
-        return self.log_prob_and_size(x, observed)[0]
+        return self.log_prob_and_size(x, observed).log_prob
 
-    def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The same, and the effective sample size 1 / sum r_s^2 of each row: two tensors [...]."""
+    def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> LogProb:
+        """The same, with the effective sample size of each row."""
         condense = observed is None and not torch.is_grad_enabled()  # `condensed` has no gradient
         x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
         parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
-        size = 1 / log_weight.softmax(0).square().sum(0)
-        return (log_weight.logsumexp(0) - math.log(self.num_samples)).view(x.shape[:-1]), size.view(x.shape[:-1])
+        log_prob, size = log_weight.logsumexp(0) - math.log(self.num_samples), _effective_size(log_weight)
+        return LogProb(log_prob.view(x.shape[:-1]), size.view(x.shape[:-1]))
 
     def visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
-        """The ELBO of log p(x_R), nats per row [N], one draw of z per row, with a gradient for the encoder alone."""
+        """The ELBO of log p(x_R), nats per row [N], by one draw, with a gradient for the encoder alone."""
         vae = self.vae
         mean, deviation = vae.encode(filled(x, observed, self.fill))
         z = mean + deviation * randn(mean.shape, mean, self.generator)
@@ -115,7 +120,7 @@ class Importance:
     def _draw(self, x: Tensor, observed: Tensor, condense: bool = False) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D].
 
-        condense: x are whole rows, and the network is `DeepVAE.condensed`; the first result then has its tokens.
+        condense: x are whole rows, and the first result has the tokens of `DeepVAE.condensed`.
         """
         mean, deviation = self.vae.encode(filled(x, observed, self.fill))
         if self.own_encoder:
@@ -126,7 +131,8 @@ class Importance:
             observed = observed[:, :x.shape[1]]
         if self.proposal == "encoder":
             u = randn((self.num_samples, *mean.shape), mean, self.generator)
-            z, log_density = mean + deviation * u, -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
+            z = mean + deviation * u
+            log_density = -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
         else:
             z, log_density = self._fitted_proposal(vae, x, observed, mean).draw(self.num_samples, self.generator)
         tokens, log_weight = _weighed(vae, x, observed, z, log_density)
@@ -134,43 +140,40 @@ class Importance:
 
     @torch.no_grad()
     def _fitted_proposal(self, vae: DeepVAE, x: Tensor, observed: Tensor, mean: Tensor) -> StudentT:
-        """Student's t at the highest peak found, then fitted in rounds to its own draws."""
-        proposal = StudentT(*vae.mode(x, observed, self._starts(vae, x, observed, mean)))
-        for _ in range(self.rounds):
+        """Student's t at the highest peak found from the encoder's mean and many candidates; then fitted."""
+        near = mean + 0.5 * randn((NEAR, *mean.shape), mean, self.generator)
+        candidates = torch.cat([near, randn((FAR, *mean.shape), mean, self.generator)])
+        best = vae.height(x, observed, candidates).topk(CLIMBS, 0).indices  # [CLIMBS, N]
+        starts = [mean[None], candidates.gather(0, best[..., None].expand(-1, -1, mean.shape[-1]))]
+        proposal = StudentT(*vae.mode(x, observed, torch.cat(starts)))
+        for _ in range(ROUNDS):
             z, log_density = proposal.draw(ROUND_DRAWS, self.generator)
             proposal = proposal.fitted(z, _weighed(vae, x, observed, z, log_density)[1])
         return proposal
 
-    def _starts(self, vae: DeepVAE, x: Tensor, observed: Tensor, mean: Tensor) -> Tensor:
-        """Starts for the search of a peak: the encoder's mean, and the best of many candidates, [1 + CLIMBS, N, K].
-
-        For a row unlike the training rows, the highest peak is often far from the encoder's mean.
-        """
-        near = mean + 0.5 * randn((NEAR, *mean.shape), mean, self.generator)
-        far = randn((FAR, *mean.shape), mean, self.generator)
-        candidates = torch.cat([near, far])
-        best = vae.height(x, observed, candidates).topk(CLIMBS, 0).indices  # [CLIMBS, N]
-        return torch.cat([mean[None], candidates.gather(0, best[..., None].expand(-1, -1, mean.shape[-1]))])
-
     def _blocks(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near MOST_ELEMENTS."""
         draws = self.num_samples if self.proposal == "encoder" else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
-        step = max(1, MOST_ELEMENTS // (draws * x.shape[-1]))
-        return blocks(x, observed, step)
+        return blocks(x, observed, max(1, MOST_ELEMENTS // (draws * x.shape[-1])))
 
 
 def _weighed(vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
-    """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) - log_density [S, N], log_density the proposal's."""
+    """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) minus the proposal's density [S, N]."""
     tokens = vae.token_log_prob(x, z)
     log_prior = -0.5 * (LOG_2PI + z.square()).sum(-1)
     return tokens, torch.where(observed, tokens, 0.0).sum(-1) + log_prior - log_density
 
 
 def tempered(log_weight: Tensor, size: float) -> Tensor:
-    """The largest power in (0, 1] that leaves the weights [S, N] an effective sample size of at least `size`: [N]."""
+    """The largest power in (0, 1] that leaves weights [S, N] an effective sample size of `size`: [N]."""
     low, high = torch.zeros_like(log_weight[0]), torch.ones_like(log_weight[0])
     for _ in range(30):
         power = (low + high) / 2
-        enough = 1 / (power * log_weight).softmax(0).square().sum(0) >= size
+        enough = _effective_size(power * log_weight) >= size
         low, high = torch.where(enough, power, low), torch.where(enough, high, power)
     return low
+
+
+def _effective_size(log_weight: Tensor) -> Tensor:
+    """1 / sum r_s^2 for the shares r_s of log weights [S, N]: [N]."""
+    return 1 / log_weight.softmax(0).square().sum(0)

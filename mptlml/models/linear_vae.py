@@ -24,8 +24,8 @@ CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum 
 class LinearVAE:
     """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    NaN. The methods that take x [..., D] and observed [..., D] raise it for tokens other than 0 and 1 as well.
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
+    not fit, NaN; the methods also raise it for tokens other than 0 and 1.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
@@ -37,17 +37,16 @@ class LinearVAE:
         self.weight, self.bias, self.rule = weight, bias, rule.to(weight)
         self.num_tokens, self.num_latents = weight.shape
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
-        self.log_partition = softplus(self.logits)  # the normaliser of each token at each node, the same for all rows
+        self.log_partition = softplus(self.logits)  # of each token at each node
 
     def adaptive_log_prob(self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D], by Gauss-Hermite nodes around the peak of p(z | x_R).
+        """log p(x_R), nats per row [...], by Gauss-Hermite nodes around the peak of p(z | x_R).
 
-        Accurate where many tokens are observed (all, by default): with few, p(z | x_R) is far from a normal density.
+        Accurate where many tokens are observed: with few, p(z | x_R) is far from a normal density.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
-        parts = [self.around_mode(rows, masks, rule.nodes, rule.log_weights)[1].logsumexp(-1)
-                 for rows, masks in blocks(x, observed, BLOCK)]
+        parts = [self.around_mode(*some, *rule).log_weights.logsumexp(-1) for some in blocks(x, observed, BLOCK)]
         return torch.cat(parts).view(x.shape[:-1])
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -56,7 +55,7 @@ class LinearVAE:
         return bernoulli((z @ self.weight.T + self.bias).sigmoid(), generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the LML where every token is observed (the default)."""
+        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the LML."""
         return _log_sum_exp(self._log_joint(x, observed))
 
     def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -64,15 +63,15 @@ class LinearVAE:
         return self._log_joint(x, observed).softmax(-1)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
         return at_masked(chance.log(), x, observed)
 
     def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
         """The peak of p(z | x_R).
 
-        x [..., D] and observed [..., D] broadcast. log p(z | x_R) is concave, so there is one peak. Newton's
-        steps find it, from the posterior mean under the rule, and end when none is longer than `tolerance`.
+        log p(z | x_R) is concave, so there is one. Newton's steps find it, from the posterior mean under the
+        rule, and end when none is longer than `tolerance`.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
@@ -91,21 +90,21 @@ class LinearVAE:
         peak = climb(height, slope_and_precision, start, num_steps=30, tolerance=tolerance, slack=8)
         return Peak.at(peak, slope_and_precision(peak)[1])
 
-    def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Nodes [..., Q, K] at mode + L offset for each row, and log weight + log p(x_R, z) there, nats [..., Q].
+    def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> Rule:
+        """A rule of each row's own: nodes [..., Q, K] at mode + L offset, log weight + log p(x_R, z) there.
 
-        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): with a Gauss-Hermite rule this is adaptive
-        quadrature; with draws of u and log_weights -log Q it is importance sampling from the Laplace approximation. The
-        logsumexp of the second result is log p(x_R), and its softmax holds the posterior's shares.
+        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule gives adaptive
+        quadrature; draws of u with log_weights -log Q importance sampling from the Laplace approximation. The
+        logsumexp of the new log weights is log p(x_R); their softmax holds the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         mode, root = self.mode(x, observed, tolerance=0.01)  # the nodes need not lie exactly around the peak
         nodes = mode[..., None, :] + offsets @ root.mT
         seen, mask = torch.where(observed, x, 0.0)[..., None, :], observed[..., None, :]
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal, both without (2 pi)
+        tilt = 0.5 * (offsets.square().sum(-1) - nodes.square().sum(-1))  # prior over proposal
         log_likelihood = _log_likelihood(seen, mask, self._logits_at(nodes))
-        return nodes, log_weights + log_likelihood + tilt + log_det[..., None]
+        return Rule(nodes, log_weights + log_likelihood + tilt + log_det[..., None])
 
     def _logits_at(self, z: Tensor) -> Tensor:
         """eta [..., D] for z [..., K]."""
@@ -119,7 +118,7 @@ class LinearVAE:
         return observed
 
     def _log_joint(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is computed once for all rows."""
+        """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is computed once."""
         observed = self._check(x, observed)
         seen = torch.where(observed, x, 0.0)
         fit = (seen @ self.weight) @ self.rule.nodes.T + (seen @ self.bias)[..., None]  # x_R . eta
@@ -132,7 +131,7 @@ def _log_likelihood(seen: Tensor, mask: Tensor, logits: Tensor) -> Tensor:
 
 
 def _log_sum_exp(x: Tensor) -> Tensor:
-    """logsumexp over the last axis, three times as fast as torch's: it avoids denormal numbers in negligible terms."""
+    """logsumexp over the last axis, three times as fast as torch's: it avoids denormal numbers."""
     top = x.detach().amax(-1, keepdim=True)
     return top[..., 0] + (x - top).clamp(min=-80).exp().sum(-1).log()
 

@@ -4,6 +4,8 @@ Given the observed tokens R, component c has the responsibility r_c proportional
 p(x_j = 1 | x_R) = sum_c r_c prob_cj.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Generator, Tensor
 
@@ -15,8 +17,8 @@ from ..protocol import all_observed, at_masked
 class BernoulliMixture:
     """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0 or 1, floating or int64.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do not fit,
-    values out of range. The methods that take x [..., D] and observed [..., D] raise it for tokens other than 0 and 1.
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
+    not fit, values out of range; the methods also raise it for tokens other than 0 and 1.
     """
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
@@ -30,15 +32,13 @@ class BernoulliMixture:
 
     @classmethod
     def fit(cls, x: Tensor, num_components: int, *, num_steps: int = 200, tolerance: float = 1e-6,
-            smoothing: float = 1.0, start: "BernoulliMixture | None" = None,
-            generator: Generator) -> tuple["BernoulliMixture", list[float]]:
-        """Expectation maximisation from random rows of x [N, D]: (model, log-likelihood at each step, nats per row).
+            smoothing: float = 1.0, start: "BernoulliMixture | None" = None, generator: Generator) -> "Fitted":
+        """Expectation maximisation from random rows of x [N, D], or from a model `start`.
 
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0
-        and 1. With smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a
-        step gains less than `tolerance` nats per row. start: a model with `num_components` components to
-        begin from, in place of random rows. Raises ValueError: rows that are not binary, more components than
-        rows, a start of another size, counts below 1, negative smoothing.
+        and 1; with smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a
+        step gains less than `tolerance` nats per row. Raises ValueError: rows that are not binary, more
+        components than rows, a start of another size, counts below 1, negative smoothing.
         """
         check_count(num_components, "num_components")
         check_count(num_steps, "num_steps")
@@ -67,31 +67,37 @@ class BernoulliMixture:
             least = torch.finfo(x.dtype).tiny  # a component may lose all its rows
             probs = (shares.T @ x + smoothing / 2) / counts[:, None].clamp_min(least)
             model = cls(counts / counts.sum(), probs.clamp_max(1))  # rounding may exceed 1
-        return model, history
+        return Fitted(model, history)
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         return bernoulli(self.probs[multinomial(self.weights, num_rows, generator)], generator)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
         return self._joint(x, observed).logsumexp(-1)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         shares = self._joint(x, observed).softmax(-1)  # r_c [..., C]
         one, zero = shares @ self.probs, shares @ (1 - self.probs)  # [..., D]: sums of positive terms
         return at_masked(torch.where(x == 1, one, zero).log(), x, observed)
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log weight_c + log p_c(x_R), [..., C]; probabilities of exactly 0 or 1 are allowed, so it may be -inf."""
+        """log weight_c + log p_c(x_R), [..., C]; -inf where probabilities of exactly 0 or 1 forbid it."""
         x = x if x.is_floating_point() else x.to(self.probs.dtype)
         check_shapes(x, observed, self.num_tokens, self.probs)
         check_binary(x, observed)
-        ones = torch.where(observed, x, 0.0)
-        zeros = torch.where(observed, 1 - x, 0.0)
+        ones, zeros = torch.where(observed, x, 0.0), torch.where(observed, 1 - x, 0.0)
         return self.weights.log() + (_count_logs(ones, self.probs) + _count_logs(zeros, 1 - self.probs))
+
+
+class Fitted(NamedTuple):
+    """A mixture that was fitted, and the log-likelihood before each step, nats per row."""
+
+    model: BernoulliMixture
+    log_likelihood: list[float]
 
 
 def _count_logs(counts: Tensor, probs: Tensor) -> Tensor:

@@ -1,13 +1,12 @@
 """Probabilistic PCA: every answer in closed form, through the K x K posterior of the latent variable.
 
-x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq.
-6). Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), the latent variable has the posterior
-mean A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
+x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq. 6).
+Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), z has the posterior mean
+A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
 
     m_j = mu_j + w_j^T A^-1 W_R^T (x_R - mu_R),      v_j = sigma^2 (1 + w_j^T A^-1 w_j).
 
-By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur complement. No D x D matrix is
-ever inverted.
+By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur complement.
 """
 
 import math
@@ -23,79 +22,71 @@ from ..numerics import LOG_2PI
 from ..protocol import all_observed
 
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
-ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row may lose, and that a mean of rows may
+ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row may lose; that anything may
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
     """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
 
-    The covariance is stored as root^T root with root [r, D], or as a matrix [D, D], whichever is cheaper to
-    multiply with. All in float64: a covariance in float32 has lost the small variances beside the large ones.
+    is_root: in place of the covariance [D, D] stands a root [r, D] with covariance root^T root, which is
+    cheaper to multiply with where r is small. PPCA reads all in float64.
     """
 
     mean: Tensor
-    covariance: Tensor | None = None
-    root: Tensor | None = None
+    covariance: Tensor
+    is_root: bool = False
 
     @classmethod
     def of(cls, x: Tensor) -> "SecondMoment":
-        """The second moment of rows x [N, D], with divisor N. Raises ValueError: x is not a finite matrix."""
+        """That of rows x [N, D], with divisor N, in float64. Raises ValueError: x is not a finite matrix."""
         check_rows(x, x.shape[-1])
         x = x.double()
         mean = x.mean(0)
         root = (x - mean) / math.sqrt(len(x))
-        if 2 * len(x) < x.shape[1]:  # two thin products cost less than one D x D product
-            return cls(mean, root=root)
-        return cls(mean, covariance=root.T @ root)
+        is_root = 2 * len(x) < x.shape[1]  # two thin products cost less than one D x D product
+        return cls(mean, root if is_root else root.T @ root, is_root)
 
     @property
     def device(self) -> torch.device:
-        """The device of the numbers, to which masks are moved too."""
+        """The device of the numbers."""
         return self.mean.device
 
     def double(self) -> "SecondMoment":
         """The same in float64."""
-        return SecondMoment(self.mean.double(), *(None if part is None else part.double()
-                                                  for part in (self.covariance, self.root)))
+        return SecondMoment(self.mean.double(), self.covariance.double(), self.is_root)
 
     def about(self, point: Tensor) -> "SecondMoment":
         """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
         offset = self.mean - point
-        if self.root is not None:
-            return SecondMoment(point, root=torch.cat([self.root, offset[None]]))
-        return SecondMoment(point, covariance=self._matrix() + torch.outer(offset, offset))
+        if self.is_root:
+            return SecondMoment(point, torch.cat([self.covariance, offset[None]]), True)
+        return SecondMoment(point, self.covariance + torch.outer(offset, offset))
 
     def times(self, left: Tensor) -> Tensor:
         """left [..., D] times the covariance: [..., D]."""
         flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
-        flat = (flat @ self.root.T) @ self.root if self.root is not None else flat @ self._matrix()
+        flat = (flat @ self.covariance.T) @ self.covariance if self.is_root else flat @ self.covariance
         return flat.view(left.shape)
 
     def principal_axes(self) -> tuple[Tensor, Tensor]:
-        """(eigenvalues [r], eigenvectors [r, D]) of the covariance, the largest first; r = min(N, D) for a root."""
-        if self.root is not None:
-            _, singular, axes = torch.linalg.svd(self.root, full_matrices=False)
+        """Eigenvalues [r] and eigenvectors [r, D] of the covariance, the largest first; r = min(N, D) for a root."""
+        if self.is_root:
+            _, singular, axes = torch.linalg.svd(self.covariance, full_matrices=False)
             return singular.square(), axes
-        values, axes = torch.linalg.eigh(self._matrix())
+        values, axes = torch.linalg.eigh(self.covariance)
         return values.flip(0), axes.T.flip(0)
 
     def as_rows(self) -> Tensor:
         """Rows [r, D] whose sum of squares is the covariance."""
-        if self.root is not None:
-            return self.root
-        values, axes = torch.linalg.eigh(self._matrix())
-        return (values.clamp(min=0).sqrt() * axes).T
+        if self.is_root:
+            return self.covariance
+        values, axes = self.principal_axes()
+        return values.clamp(min=0).sqrt()[:, None] * axes
 
     def diagonal(self) -> Tensor:
         """Variances [D]."""
-        return self.root.square().sum(0) if self.root is not None else self._matrix().diagonal()
-
-    def _matrix(self) -> Tensor:
-        """The covariance, where no root is stored. Raises ValueError: neither is stored."""
-        if self.covariance is None:
-            raise ValueError("a SecondMoment needs the covariance [D, D] or a root of it [r, D], got neither")
-        return self.covariance
+        return self.covariance.square().sum(0) if self.is_root else self.covariance.diagonal()
 
 
 class Moments(NamedTuple):
@@ -110,9 +101,8 @@ class PPCA:
 
     Parameters may require gradients; results follow their dtype and device, and are computed in float64,
     because they are differences of large numbers where the noise is small. Raises ValueError: shapes that do
-    not fit, K > D, a noise variance that is not positive, NaN. The methods that take x [..., D] and observed
-    [..., D] raise it for shapes or a dtype that do not fit, NaN at an observed token, and a covariance lost
-    to rounding.
+    not fit, K > D, a noise variance that is not positive, NaN. The methods raise it for x and observed that do
+    not fit, NaN at an observed token, and a covariance lost to rounding.
     """
 
     def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
@@ -139,13 +129,12 @@ class PPCA:
 
         W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N.
         sigma^2 is `noise_variance` where that is given (eigenvalues below it count as sigma^2), else the mean
-        of the other D - K eigenvalues. mean [D]: the known mean; without it the mean is fitted too. Raises
-        ValueError: K not in 1..D, or K = D with the noise to be fitted, rows that K dimensions explain fully,
-        a noise variance or mean that the model would refuse.
+        of the other D - K eigenvalues. mean [D]: the known mean, else it is fitted. Raises ValueError: K not in
+        1..D, K = D with the noise to be fitted, rows that K dimensions explain fully, what the model refuses.
         """
         if not isinstance(data, SecondMoment):
             check_rows(data, data.shape[-1])
-            data = SecondMoment(data.mean(0), root=(data - data.mean(0)) / math.sqrt(len(data)))
+            data = SecondMoment(data.mean(0), (data - data.mean(0)) / math.sqrt(len(data)), True)
         num_tokens = len(data.mean)
         check_count(num_latents, "K")
         if num_latents > num_tokens - (noise_variance is None):
@@ -183,53 +172,42 @@ class PPCA:
         return self.mean + latents @ self.weight.T + self._noise.to(noise.dtype).sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], for x [..., D]: the exact LML where every token is observed (the default)."""
+        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
-        seen, root = self._prepare(x, observed)
-        projected = seen @ self._weight  # W_R^T (x_R - mu_R), [..., K]
-        length, inverse = seen.square().sum(-1), torch.cholesky_inverse(root)
-        if self._keeps_digits(root, inverse, length, ROUNDING):
-            squared = (length - (projected * _rows_times(projected, inverse)).sum(-1)) / self._noise
-        else:
-            root, _, squared = self._by_least_squares(seen, observed)
-        count = observed.sum(-1).double()
-        log_det = (count - self.num_latents) * self._noise.log()
-        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
-        return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
+        seen, root = self._seen(x, observed), self._root(observed)
+        return self._density(observed.sum(-1).double(), root, self._squared(seen, observed, root))
 
     def conditional_moments(self, x: Tensor, observed: Tensor) -> Moments:
-        """Mean and variance of each masked token given x_R (Eq. 7, minus sign).
+        """Mean and variance of each masked token given x_R (Eq. 7, minus sign); at observed ones x and 0.
 
-        At observed tokens: the token itself, and 0. The variance depends on the mask alone and has its axes.
+        The variance depends on the mask alone and has its axes.
         """
-        mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
+        mean, variance = (part.to(self.weight.dtype) for part in self._moments(self._seen(x, observed), observed))
         return Moments(torch.where(observed, x, mean), torch.where(observed, 0.0, variance))
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
-        mean, variance = self._moments(x, observed)
-        log_prob = -0.5 * (LOG_2PI + variance.log() + (x - mean).square() / variance)
-        return torch.where(observed, 0.0, log_prob).to(self.weight.dtype)
+        mean, variance = self._moments(self._seen(x, observed), observed)
+        return _log_normal((x - mean).square(), variance, observed).to(self.weight.dtype)
 
     def summarise(self, x: Tensor) -> SecondMoment:
-        """The rows' SecondMoment, which is all that `mean_conditional_log_prob` needs."""
+        """The rows' SecondMoment."""
         check_shapes(x, all_observed(self.num_tokens, x.device), self.num_tokens, self.weight)
         return SecondMoment.of(x)
 
     def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D] that all rows share.
+        """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D].
 
         data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation.
-        The mean of (x_j - m_j)^2 over rows is a quadratic form in the second moment, so the cost per mask
-        does not grow with N, but where the noise is so small that this form would lose digits.
+        The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost does not grow with N.
         """
-        data = self._summary(data)
-        check_shapes(data.mean, observed, self.num_tokens, self._weight)
-        moment, outer, step = data.about(self._mean), self._outer(), max(1, BLOCK // self.weight.numel())
-        return torch.cat([self._mean_block(data, moment, part, outer)
-                          for part in observed.split(step)]).to(self.weight.dtype)
+        moment = self._about_mean(data)
+        check_shapes(moment.mean, observed, self.num_tokens, self._weight)
+        outer, step = self._outer(), max(1, BLOCK // self.weight.numel())
+        blocks = [self._mean_block(moment, part, outer) for part in observed.split(step)]
+        return torch.cat(blocks).to(self.weight.dtype)
 
-    def _mean_block(self, data: SecondMoment, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
+    def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
         """The same for a few masks, given the second moment C about mu and `_outer`.
 
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
@@ -240,66 +218,57 @@ class PPCA:
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
-            rows = self._rows(data)
-            return torch.stack([self._mean_of_rows(rows, one) for one in observed])
+        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):  # row by row, which takes longer
+            rows = moment.as_rows()
+            answers = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
+            squared = torch.stack([(self._mean + rows - answer.mean).square().sum(0) for answer in answers])
+            return _log_normal(squared, torch.stack([answer.variance for answer in answers]), observed)
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
-        variance = self._noise * (1 + (gain * wt).sum(-2))
-        return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
-
-    def _mean_of_rows(self, rows: Tensor, observed: Tensor) -> Tensor:
-        """The same for one mask [D], from `_rows`: slower, and without differences of large numbers."""
-        mean, variance = self._moments(self._mean + rows, observed, self._weight)
-        squared = (self._mean + rows - mean).square().sum(0)
-        return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
+        return _log_normal(squared, self._noise * (1 + (gain * wt).sum(-2)), observed)
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
-        data = self._summary(data)
-        moment, every = data.about(self._mean), all_observed(self.num_tokens, self.weight.device)
+        moment, every = self._about_mean(data), all_observed(self.num_tokens, self.weight.device)
         root = self._root(every)
         if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
             projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
             explained = (moment.times(projected) * projected).sum()
             squared = (moment.diagonal().sum() - explained) / self._noise
         else:
-            root, _, squares = self._by_least_squares(self._rows(data), every)
-            squared = squares.sum()
-        log_det = (self.num_tokens - self.num_latents) * self._noise.log() + 2 * root.diagonal().abs().log().sum()
-        return (-0.5 * (self.num_tokens * LOG_2PI + log_det + squared)).to(self.weight.dtype)
+            squared = self._squared(moment.as_rows(), every, root).sum()
+        return self._density(self.num_tokens, root, squared)
 
-    def _by_least_squares(self, seen: Tensor, observed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """R, Q^T (x_R - mu_R) and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R) for [W_R; sigma I] = Q R, R^T R = A.
+    def _density(self, count: Tensor | int, root: Tensor, squared: Tensor) -> Tensor:
+        """log p of `count` tokens, given the root of A and `_squared`, nats [...]."""
+        log_det = (count - self.num_latents) * self._noise.log()
+        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
+        return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
-        For where `_root` loses digits. The form is the least value of (|x_R - mu_R - W_R z|^2 + sigma^2
-        |z|^2) / sigma^2 over z, which a projection onto the columns of Q leaves; it lies at the posterior
-        mean of z, where R z = Q^T (x_R - mu_R). Twice to a hundred times as slow.
+    def _squared(self, seen: Tensor, observed: Tensor, root: Tensor) -> Tensor:
+        """(x_R - mu_R)^T S_RR^-1 (x_R - mu_R) for `_seen` [..., D] and the root of A, [...].
+
+        A difference of squared lengths; where that would lose digits, the two terms of
+        |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2 at its least, the posterior mean of z.
         """
-        if seen.ndim == observed.ndim > 1 and len(observed) > 1 and observed.numel() * self.num_latents > BLOCK:
-            halves = [self._by_least_squares(*half) for half in zip(seen.chunk(2), observed.chunk(2), strict=True)]
-            root, inside, squared = map(torch.cat, zip(*halves, strict=True))
-            return root, inside, squared
-        shape = *observed.shape[:-1], self.num_latents, self.num_latents
-        noise = self._noise.sqrt() * torch.eye(self.num_latents, dtype=seen.dtype, device=seen.device)
-        q, root = torch.linalg.qr(torch.cat([observed[..., None] * self._weight, noise.expand(shape)], -2))
-        q, below = q.split([self.num_tokens, self.num_latents], -2)
-        inside = torch.einsum("...d,...dk->...k", seen, q)
-        left = seen - torch.einsum("...k,...dk->...d", inside, q)
-        rest = torch.einsum("...k,...jk->...j", inside, below)
-        return root, inside, (left.square().sum(-1) + rest.square().sum(-1)) / self._noise
+        projected, length, inverse = seen @ self._weight, seen.square().sum(-1), torch.cholesky_inverse(root)
+        latent = _rows_times(projected, inverse)  # the posterior mean of z, [..., K]
+        if self._keeps_digits(root, inverse, length, ROUNDING):
+            return (length - (projected * latent).sum(-1)) / self._noise
+        left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
+        latent = latent + _rows_times(left @ self._weight - self._noise * latent, inverse)
+        left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
+        return left.square().sum(-1) / self._noise + latent.square().sum(-1)
 
-    def _summary(self, data: Tensor | SecondMoment) -> SecondMoment:
-        """The second moment of rows, or that which is given, in float64."""
-        return (data if isinstance(data, SecondMoment) else self.summarise(data)).double()
-
-    def _rows(self, data: SecondMoment) -> Tensor:
-        """Rows [r, D] whose sum of squares is the second moment about mu."""
-        return torch.cat([data.as_rows(), (data.mean - self._mean)[None]])
+    def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
+        """The second moment of rows, or that which is given, about mu and in float64."""
+        data = data if isinstance(data, SecondMoment) else self.summarise(data)
+        check_shapes(data.mean, all_observed(self.num_tokens, data.device), self.num_tokens)
+        return data.double().about(self._mean)
 
     def _keeps_digits(self, root: Tensor, inverse: Tensor, length: Tensor, loss: float) -> bool:
-        """Whether a difference of squared lengths [...] loses no more than `loss` nats, by a bound that was tried.
+        """Whether a difference of squared lengths [...] loses at most `loss` nats, by a bound that was tried.
 
         root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its condition.
         """
@@ -307,36 +276,24 @@ class PPCA:
         numbers = (condition * length / self._noise).detach()
         return bool((torch.finfo(numbers.dtype).eps * numbers <= loss).all())
 
-    def _moments(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> Moments:
-        """Mean and variance of each token given x_R, in float64 [..., D]: of use where the token is masked."""
-        seen, root = self._prepare(x, observed, like)
-        inverse = torch.cholesky_inverse(root)
-        length = seen.square().sum(-1) + self._weight.square().sum(-1).max()
-        if self._keeps_digits(root, inverse, length, ROUNDING):
-            latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
-            if observed.numel() < self._weight.numel():  # w_j^T A^-1 w_j for fewer masks than latents
-                spread = ((self._weight @ inverse) * self._weight).sum(-1)
-            else:  # as one product, with nothing of size K x D for each mask
-                spread = inverse.flatten(-2) @ self._outer().T
-        else:
-            root, inside, _ = self._by_least_squares(seen, observed)
-            eye = torch.eye(self.num_latents, dtype=root.dtype, device=root.device)
-            inverse = torch.linalg.solve_triangular(root, eye, upper=True)
-            latent = _rows_times(inside, inverse.mT)
-            spread = (self._weight @ inverse).square().sum(-1)
+    def _moments(self, seen: Tensor, observed: Tensor) -> Moments:
+        """Mean and variance of each token given `_seen`, in float64 [..., D]: right where it is masked."""
+        inverse = torch.cholesky_inverse(self._root(observed))
+        latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
+        if observed.numel() < self._weight.numel():  # w_j^T A^-1 w_j for fewer masks than latents
+            spread = ((self._weight @ inverse) * self._weight).sum(-1)
+        else:  # as one product, with nothing of size K x D for each mask
+            spread = inverse.flatten(-2) @ self._outer().T
         return Moments(self._mean + latent @ self._weight.T, self._noise * (1 + spread))
 
-    def _prepare(self, x: Tensor, observed: Tensor, like: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """x_R - mu_R with zeros at masked tokens [..., D], and the Cholesky root of A for each mask [..., K, K].
-
-        like: what x must have the dtype and device of, the parameters where it is None.
-        """
-        check_shapes(x, observed, self.num_tokens, self.weight if like is None else like)
+    def _seen(self, x: Tensor, observed: Tensor) -> Tensor:
+        """x_R - mu_R with zeros at masked tokens [..., D]."""
+        check_shapes(x, observed, self.num_tokens, self.weight)
         check_finite(x, observed)
-        return torch.where(observed, x - self._mean, 0.0), self._root(observed)
+        return torch.where(observed, x - self._mean, 0.0)
 
     def _root(self, observed: Tensor, outer: Tensor | None = None) -> Tensor:
-        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: see `_outer`, made if needed."""
+        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: of `_outer`."""
         if outer is None and observed.numel() < self._weight.numel():  # fewer masks than latents
             gram = (observed[..., None] * self._weight).mT @ self._weight
         else:
@@ -345,7 +302,7 @@ class PPCA:
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        held = (self._noise > 0) & (torch.finfo(root.dtype).eps * pivots.amax(-1) < 1e-3 * pivots.amin(-1))
+        held = (self._noise > 0) & (torch.finfo(root.dtype).eps * pivots.amax(-1) < LOST * pivots.amin(-1))
         lost = (failed > 0) | ~held
         if lost.any():
             raise ValueError(f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
@@ -357,6 +314,11 @@ class PPCA:
         return (self._weight[:, :, None] * self._weight[:, None, :]).flatten(1)
 
 
+def _log_normal(squared: Tensor, variance: Tensor, observed: Tensor) -> Tensor:
+    """log N at masked tokens, from (x_j - m_j)^2 and v_j, nats [..., D]; 0 at observed ones."""
+    return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
+
+
 def _rows_times(rows: Tensor, matrices: Tensor) -> Tensor:
-    """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, this never copies a matrix that many rows share."""
+    """rows [..., K] times matrices [..., K, K]: [..., K]. Unlike @, it copies no matrix that rows share."""
     return torch.einsum("...k,...kl->...l", rows, matrices)

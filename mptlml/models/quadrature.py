@@ -1,7 +1,7 @@
 """Quadrature rules for a latent variable z ~ N(0, I_K), by which linear and deep VAEs integrate it out."""
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from scipy.special import roots_hermitenorm
@@ -11,9 +11,8 @@ from ..checks import check_count
 from ..draws import rand
 
 
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """A quadrature rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], logs of prior density times cell size."""
+class Rule(NamedTuple):
+    """A rule for z ~ N(0, I_K): nodes [Q, K] and log_weights [Q], logs of prior density times cell size."""
 
     nodes: Tensor
     log_weights: Tensor
@@ -23,12 +22,13 @@ class Rule:
         return Rule(self.nodes.to(like), self.log_weights.to(like))
 
 
-def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *, generator: Generator | None = None) -> Rule:
+def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
+              generator: Generator | None = None) -> Rule:
     """A uniform grid inside the ball that holds the prior's mass; the weights sum to one.
 
-    The rule converges faster than any power of `spacing` once that falls below the width of the posterior. With a
-    `generator` the grid is shifted by a random part of a cell, so that a model in training cannot fit the nodes.
-    Raises ValueError: spacing or radius not positive, or more than 10^6 nodes in the surrounding cube.
+    It converges faster than any power of `spacing` below the posterior's width. With a `generator` the grid is
+    shifted by a random part of a cell, so that a model in training cannot fit the nodes. Raises ValueError:
+    spacing or radius not positive, or more than 10^6 nodes in the surrounding cube.
     """
     check_count(num_latents, "num_latents")
     if not 0 < spacing <= radius < math.inf:

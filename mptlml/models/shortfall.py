@@ -13,8 +13,7 @@ BLOCK = 2048  # rows per call
 class Shortfall:
     """Minus KL(truth || model) at each masked token, as a model: `score_curve` averages it for each size.
 
-    If rows are drawn from the truth p, this number is the mean of log q(x_j | x_R) - log p(x_j | x_R) given
-    x_R, where q is the model. So the area of its curve has the same mean as the model's area minus the
+    For rows drawn from the truth, the area of its curve has the same mean as the model's area minus the
     truth's, without the noise of the token itself. Both must answer `vocabulary_log_prob`. Raises ValueError:
     they differ in tokens or vocabulary.
     """
@@ -26,7 +25,7 @@ class Shortfall:
         self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; exactly 0 at observed tokens."""
+        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; 0 at observed tokens."""
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
         return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(x.shape)

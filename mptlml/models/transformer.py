@@ -1,7 +1,6 @@
-"""A small masked language model: a pre-norm transformer encoder that knows the distances of tokens, not their places.
+"""A small masked language model: a pre-norm transformer that knows the distances of tokens, not their places.
 
-It answers log p(x_j | x_R) in one forward pass, each masked token on its own, so it meets the protocol of
-every model here. Nothing makes its answers the conditionals of one joint distribution.
+Nothing makes its answers log p(x_j | x_R) the conditionals of one joint distribution.
 """
 
 import math
@@ -19,11 +18,11 @@ BLOCK = 256  # rows per forward pass where no gradient is needed, to keep memory
 
 
 class MaskedTransformer(nn.Module):
-    """Tokens 0, 1, ..., V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
+    """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
 
-    Pre-norm layers. In place of positions there is a learned bias for each head and distance. At the start the heads
-    look one token back, one ahead, two back, two ahead and so on, because a small network takes longest to learn to
-    look nearby. Raises ValueError: a width that is not a multiple of the number of heads.
+    In place of positions there is a learned bias for each head and distance. At the start the heads look one
+    token back, one ahead, two back and so on: a small network takes longest to learn to look nearby. Raises
+    ValueError: a width that is not a multiple of the number of heads; the methods, an unknown token id.
     """
 
     def __init__(self, num_tokens: int, vocab_size: int, *, width: int = 48, num_layers: int = 3, num_heads: int = 4,
@@ -40,19 +39,16 @@ class MaskedTransformer(nn.Module):
         self.to(generator.device)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R), nats per token [..., D, V]; at an observed token, the network's answer there.
-
-        x [..., D] and observed [..., D] broadcast. Raises ValueError: an unknown token id.
-        """
+        """log p(x_j = v | x_R), nats per token [..., D, V], at observed tokens too."""
         return self._answer(x, observed, lambda log_prob, ids: log_prob)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens; NaN where a masked token is NaN itself."""
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         answer = self._answer(x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1))
         return at_masked(answer, x, observed)
 
     def _answer(self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """read(log-probabilities [n, D, V], token ids [n, D]), row by row, for x and observed broadcast together."""
+        """read(log-probabilities [n, D, V], token ids [n, D]), for x and observed broadcast together."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
@@ -103,7 +99,7 @@ def _norm(hidden: Tensor) -> Tensor:
 
 
 def _linear(num_in: int, num_out: int, generator: Generator) -> nn.Linear:
-    """A linear map with weights N(0, 1 / num_in), drawn where the generator lives, and no bias at the start."""
+    """A linear map with weights N(0, 1 / num_in), drawn where the generator lives, and no bias."""
     linear = nn.Linear(num_in, num_out, device="meta").to_empty(device=generator.device)
     nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
     nn.init.zeros_(linear.bias)

@@ -196,7 +196,7 @@ class MaskedLM(Passes):
             scores = mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 True, corpus.num_words[i], scores.numpy())
+                                 corpus.num_words[i], scores.numpy())
         return found
 
     @torch.no_grad()
