@@ -1,4 +1,4 @@
-"""Models with an answer that is written down, in place of models that compute one; and a tiny network in a folder."""
+"""Models whose answer is written down, in place of models that compute one; a tiny network in a folder."""
 
 import torch
 
@@ -7,7 +7,7 @@ from mptlml_book.data.text import make_tokenizer
 
 
 class Says:
-    """A model of `num_tokens` tokens that answers `say(x, observed)` where a token is masked; it keeps the masks."""
+    """A model that answers `say(x, observed)` where a token is masked; it keeps the masks."""
 
     def __init__(self, num_tokens, say):
         self.num_tokens, self.say, self.asked = num_tokens, say, []
@@ -23,7 +23,7 @@ def one_nat_each(num_tokens):
 
 
 def saved_network(folder, text):
-    """A tiny random masked language model of the words of a text, saved as transformers saves one; returns it."""
+    """A tiny random masked language model of the words of a text, saved in a folder and returned."""
     lm = random_network(make_tokenizer([text] * 9, 60))
     for part in (lm.model, lm.tokenizer):
         part.save_pretrained(folder)

@@ -1,6 +1,6 @@
-"""Answers worked out another way: enumeration, explicit loops, scipy and exact fractions; nothing of mptlml is used.
+"""Answers worked out another way: enumeration, loops, scipy and exact fractions, without mptlml.
 
-Tokens are given by their indices (lists), rows are numpy vectors, a model is its mean and covariance, or its table.
+Tokens are lists of indices, rows numpy vectors, a model is its mean and covariance, or its table.
 """
 
 import itertools
@@ -35,7 +35,7 @@ def gaussian_marginal(mean, covariance, row, tokens):
 
 
 def schur(mean, covariance, row, masked):
-    """Mean and variance of the masked tokens by Schur complements, one observed token at a time, in exact fractions.
+    """Mean and variance of masked tokens by Schur complements, one observed token at a time, in fractions.
 
     Seeing token r takes S_ir S_rj / S_rr from each S_ij: Eq. 7 with the minus sign, |R| = 1, again and again.
     """
@@ -60,7 +60,7 @@ def bernoulli_table(weights, probs):
 
 
 def sequence_table(initial, transition, emission, num_tokens):
-    """{sequence: probability} of a hidden Markov model, summed over every path of states one product at a time."""
+    """{sequence: probability} of a hidden Markov model, summed over every path of states."""
     states, words = range(len(initial)), range(emission.shape[1])
     paths = []
     for path in itertools.product(states, repeat=num_tokens):

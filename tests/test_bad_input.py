@@ -235,7 +235,7 @@ def test_bad_input(model, call, states):
 
 
 def test_good_input_next_to_the_bad():
-    """The edges that are allowed: m = D, rate 1, K = D, one row, numpy's whole numbers, sure coins, rounding."""
+    """What is allowed: m = D, rate 1, K = D, one row, numpy's whole numbers, sure coins, rounding."""
     assert exact_curve(one_nat_each(16), torch.zeros(1, 16)).area().mean == pytest.approx(-16)
     assert PPCA(real(2, 2), 1e-3).num_latents == 2
     one = score_curve(PCA, real(1, 3), np.array([1, 3]), num_masks=np.int64(2), generator=G)

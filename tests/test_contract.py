@@ -71,7 +71,7 @@ CASES = {
     "PPCA D=1 K=1": ppca(1, 1),
     "PPCA D=2 K=2": ppca(2, 2),
     "PPCA D=5 K=2": ppca(5, 2),
-    "PPCA D=9 K=3": ppca(9, 3),  # more than twice as many tokens as a law has rows: a summary without a covariance
+    "PPCA D=9 K=3": ppca(9, 3),  # more than twice as many tokens as rows: a summary by a root
     "BernoulliMixture D=1 C=2": mixture(1, 2),
     "BernoulliMixture D=5 C=1": mixture(5, 1),
     "BernoulliMixture D=8 C=4": mixture(8, 4),
@@ -107,7 +107,7 @@ def test_laws(name, law):
 @pytest.mark.parametrize("law", ["dtype_follows_the_input", "means_are_means_over_rows", "batched_is_looped",
                                  "area_and_orders_give_log_prob", "marginals_follow_the_chain_rule"])
 def test_laws_with_many_tokens_and_little_noise(law):
-    """Rows far from the model, sigma^2 = 0.0024: squared lengths over sigma^2 are differences of numbers near 10^5."""
+    """Rows far from the model, sigma^2 = 0.0024: differences of numbers near 10^5."""
     build = ppca(200, 5).build
     LAWS[law](replace(ppca(200, 5), build=lambda weight, log_noise, mean: build(weight, log_noise - 5.3, mean),
                       tolerance=1e-7))

@@ -117,7 +117,7 @@ def test_gradients_flow_through_the_last_pass_only(generator):
 
 
 def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
-    """x = z + noise in one token, y = z + noise in another: with the exact encoder z_T has the moments of p(z | x)."""
+    """x and y are z + noise: with the exact encoder z_T has the moments of p(z | x)."""
     vae = network(num_tokens=2, num_latents=1, num_hidden=0)
     variance = math.exp(-2.0)
     for parameter, value in ((vae.decoder[0].weight, 1.0), (vae.decoder[0].bias, 0.0), (vae.encoder[0].bias, 0.0)):

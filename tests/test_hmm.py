@@ -24,7 +24,7 @@ def test_every_word_is_answered_for(generator):
 
 
 def test_long_rows_do_not_underflow(generator):
-    """700 tokens, a third of them hidden: the products that log space replaces would be below 10^-800, both ways."""
+    """700 tokens, a third of them hidden: products that log space replaces would be below 10^-800."""
     model = random_hmm(3, 50, 700)
     row, observed = model.sample(1, generator=generator)[0], torch.rand(700, generator=generator) < 2 / 3
 

@@ -76,7 +76,7 @@ def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
 
 
 def test_a_climb_goes_up_or_stays():
-    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and slopes of the wrong sign, where all fall."""
+    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and slopes of the wrong sign."""
     def height(z):
         return -z.cosh().log().sum(-1)
 
@@ -96,7 +96,7 @@ def test_a_climb_goes_up_or_stays():
 
 
 def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch):
-    """Against the fine grid: whole rows and some tokens, masks of one, each and every row, in short blocks."""
+    """Against the fine grid: whole rows and parts, masks of one, each and every row, in short blocks."""
     model = small(num_tokens=60, num_latents=2, rule=disc_rule(0.05, 6.0))
     x = model.sample(9, generator=generator)
     observed = torch.rand(9, 60, generator=generator) < 0.7

@@ -12,7 +12,7 @@ from mptlml.masks import all_masks, all_orders, count_masks, nested_masks, rando
 
 
 def uniform(drawn, every):
-    """Whether all of `every` come up equally often, by a chi-square test; the seed is fixed, so is the verdict."""
+    """Whether all of `every` come up equally often, by a chi-square test."""
     counts = (drawn[:, None] == every).all(-1).sum(0)
     return counts.sum() == len(drawn) and stats.chisquare(counts).pvalue > 0.01
 

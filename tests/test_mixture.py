@@ -33,7 +33,7 @@ def test_sure_tokens_and_many_of_them_are_exact():
 
 
 def test_em_never_falls_and_finds_a_stationary_point(x, generator):
-    """With smoothing = 0 each step is one of expectation maximisation: the log-likelihood rises, its gradient ends."""
+    """With smoothing = 0 the log-likelihood rises with each step, until its gradient ends."""
     options = dict(num_steps=3000, tolerance=1e-15, smoothing=0.0, generator=generator)
     model, history = BernoulliMixture.fit(x, 2, **options)
     assert (np.diff(history) > -1e-12).all() and history[-1] - history[0] > 0.005

@@ -41,7 +41,7 @@ def watch(objective, generator, num_draws, monkeypatch):
 
 
 def test_uniform_size_is_unbiased(problem, generator, monkeypatch):
-    """Sizes are equally frequent; and enumerated, sum over masks of p(mask) times the value is the LML (Eq. 5)."""
+    """Sizes are equally frequent, and the sum over masks of p(mask) times the value is the LML (Eq. 5)."""
     model, data, rows = problem
     draws = watch(lambda g: objectives.uniform_size(model, data, generator=g), generator, 2000, monkeypatch)
     sizes = np.bincount([(~observed).sum().item() for observed, _ in draws], minlength=NUM_TOKENS + 1)
@@ -81,7 +81,7 @@ def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator,
 
 @pytest.mark.parametrize("draw", [objectives.stratified_size, objectives.bernoulli_rate])
 def test_rows_of_different_length(draw, generator):
-    """Tokens cost as many nats as are masked: a row of L tokens scores -L m at size m, -L (L + 1) / 2 on average."""
+    """Tokens cost as many nats as are masked: a row of L tokens scores -L (L + 1) / 2 on average."""
     lengths = torch.arange(1, 6).repeat(2000)
     model, x = Says(5, lambda x, observed: -(~observed).sum(-1, keepdim=True).double()), torch.zeros(len(lengths), 5)
     value = draw(model, x, lengths=lengths, generator=generator)
@@ -163,7 +163,7 @@ DRAWS = {  # everything of the theorem that does
 
 @pytest.mark.parametrize("name", [*DRAWS, "uniform_size of a summary"])
 def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
-    """Data on another device than the generator, or the other way round: the same numbers, on the data's device."""
+    """Data on another device than the generator: the same numbers, on the data's device."""
     weight = torch.randn(NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
     call = DRAWS[name.removesuffix(" of a summary")]

@@ -1,4 +1,4 @@
-"""Closed forms against other ways to the same numbers: scipy's densities and integrals, tables of all outcomes."""
+"""Closed forms against scipy's densities and integrals, and tables of all outcomes."""
 
 import functools
 import math
@@ -61,7 +61,7 @@ MODELS = {  # a model, some rows, and log p(x_tokens) of a row by other means
 
 @pytest.mark.parametrize("name", MODELS)
 def test_marginals_conditionals_and_curves_are_those_of_an_oracle(name):
-    """Every mask of every row; a conditional is the ratio of two marginals, and S(x; m) a mean of conditionals."""
+    """Every mask of every row: a conditional is the ratio of two marginals, S(x; m) a mean of them."""
     model, rows, marginal = MODELS[name]
     masks = torch.cat([all_masks(model.num_tokens, size) for size in range(1, model.num_tokens + 1)])
     for row in rows:

@@ -77,7 +77,7 @@ def test_fit_with_a_known_noise_is_stationary(num_latents, known_mean, generator
 
 
 def whole_rows(model, x):
-    """log p(x) of rows [N, D] without a difference of large numbers: x along the axes of W, and across them."""
+    """log p(x) of rows [N, D] without a difference of large numbers: x along the axes of W."""
     axes, lengths, _ = np.linalg.svd(model.weight.double().numpy())
     variances = np.pad(lengths**2, (0, len(axes) - len(lengths))) + model.noise_variance.double().item()
     centred = x.double().numpy() - model.mean.double().numpy()
@@ -104,7 +104,7 @@ def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
 
 @pytest.mark.parametrize("noise_variance", [0.1, 1e-4, 1e-7])
 def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator):
-    """Where W_R spans fewer than K dimensions A holds sigma^2 beside |W|^2: one token, and rank 2 of K = 3."""
+    """Where W_R spans fewer than K dimensions: one token, and rank 2 of K = 3."""
     model = PPCA(torch.randn(50, 10, generator=generator, dtype=torch.float64), noise_variance)
     x = model.sample(20, generator=generator)
     scale = np.sqrt(model.weight[0].square().sum().item() + noise_variance)

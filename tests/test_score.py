@@ -27,7 +27,7 @@ def a_model(num_tokens=5, num_latents=2):
 every_way = pytest.mark.parametrize("shared", [True, False])
 
 
-# At P = 2 shared masks have one degree of freedom per size; Welch and Satterthwaite's interval is then cautious.
+# At P = 2 shared masks have one degree of freedom per size, and the interval is cautious.
 @pytest.mark.parametrize(("num_masks", "shared", "most"), [
     (5, True, {"fixed": LEVEL + NOISE}),
     (2, True, {"fixed": 0.995}),
@@ -104,12 +104,12 @@ def test_pooled_degrees_of_freedom():
 
 
 def ramp():
-    """log p(x_j | x_R) = -j x_j (1 + |R|), which no joint distribution has; rows of zeros have no spread at all."""
+    """log p(x_j | x_R) = -j x_j (1 + |R|), which no joint distribution has; 0 for rows of zeros."""
     return Says(5, lambda x, observed: -x * torch.arange(5) * (1 + observed.sum(-1, keepdim=True)))
 
 
 def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
-    """Rows with masks of their own: where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
+    """Where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
     one = torch.tensor([[1.0], [0], [0], [0]], dtype=torch.float64).expand(4, 5)
     options = dict(share_masks=False, generator=generator)
     assert score_curve(ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx([5, math.inf])
@@ -129,7 +129,7 @@ def test_intervals_by_hand():
 
 @every_way
 def test_blocks_bound_memory_and_change_nothing(shared, generator):
-    """A model is asked for at most `max_elements` answers at once; the masks are the same in one block or in many."""
+    """A model is asked for at most `max_elements` answers at once, under the same masks."""
     model, x, seed = ramp(), torch.rand(60, 5, generator=generator), torch.Generator()
 
     def answers(**bound):
@@ -159,7 +159,7 @@ def test_order_spread_measures_disagreement(generator):
 
 @pytest.mark.parametrize(("num_passes", "by_orders"), [(2, False), (8, False), (12, True)])
 def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_orders, generator):
-    """Many rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
+    """Rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
     x = a_model().sample(1, generator=generator).expand(2000, -1)
     model, options = ramp(), dict(by_orders=by_orders, generator=generator)
     value, error, dof, passes = estimate_area(model, x, num_passes, max_elements=5000, **options)

@@ -12,7 +12,7 @@ from mptlml import History, fit
 
 
 def test_the_history_is_what_was_seen():
-    """objective: the value before each step; tracked: at steps 0, 4, 8 and after the last, without gradients."""
+    """The objective before each step; what is tracked at steps 0, 4, 8 and after the last."""
     p, seen = torch.zeros((), requires_grad=True), []
 
     def objective():
@@ -22,14 +22,14 @@ def test_the_history_is_what_was_seen():
     track = {"p": lambda: p + 0.0, "word": lambda: "x", "gradients": torch.is_grad_enabled}
     history = fit(objective, [p], num_steps=10, learning_rate=0.5, track=track, track_every=4)
     assert history.objective == pytest.approx([3 * value for value in seen]) and len(seen) == 10
-    assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)  # Adam's steps on a straight line
+    assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)
     assert history.at == [0, 4, 8, 10] and history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
     assert history.tracked["word"] == ["x"] * 4 and not any(history.tracked["gradients"])
     assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})  # by identity
 
 
 def path_of(**options):
-    """Where a parameter stands before each step, for a constant gradient: Adam's steps are the learning rate itself."""
+    """Where a parameter stands before each step: for a constant gradient Adam's steps are the learning rate."""
     value, path = torch.zeros((), dtype=torch.float64, requires_grad=True), []
 
     def objective():

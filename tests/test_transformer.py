@@ -34,7 +34,7 @@ def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator
 
 
 def test_only_distance_counts(generator):
-    """Far from both ends of a row, moving what is visible moves the answer along: there are no absolute positions."""
+    """Far from both ends of a row, moving what is visible moves the answer along."""
     net = MaskedTransformer(9, V, width=8, num_layers=1, num_heads=4, generator=generator)
     layer = net.layers[0]
     nearest = layer.distance[:, layer.offset][:, 4].argmax(-1) - 4  # of [heads, from, to]
