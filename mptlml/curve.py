@@ -76,8 +76,10 @@ class ScoreCurve:
         check_choice(rows, ("fixed", "sample"), "rows")
         w = self.weights
         mean, by_mask = float(w @ self.mean), w**2 * self.variance
-        if rows == "fixed":
-            return Estimate(mean, math.sqrt(by_mask.sum()), _pooled_dof(by_mask, self.dof))
+        if rows == "fixed":  # with Welch and Satterthwaite's degrees of freedom
+            total = float(by_mask.sum())
+            dof = total**2 / float(np.sum(by_mask**2 / self.dof)) if total > 0 else math.inf
+            return Estimate(mean, math.sqrt(total), dof)
         if self.rows is None or self.rows.shape[1] < 2:
             raise ValueError('rows="sample" needs at least two rows with masks of their own: use share_masks=False')
         areas = w @ self.rows
@@ -93,9 +95,3 @@ def straight_lines(sizes: np.ndarray, num_tokens: int) -> np.ndarray:
     every = np.arange(1, num_tokens + 1)
     lines = np.array([np.interp(every, known, unit) for unit in np.eye(len(known))])
     return (lines / count[:, None])[place]
-
-
-def _pooled_dof(variances: np.ndarray, dofs: np.ndarray) -> float:
-    """Welch and Satterthwaite's degrees of freedom of a sum of independent variance estimates."""
-    total = np.sum(variances)
-    return float(total**2 / np.sum(variances**2 / dofs)) if total > 0 else math.inf

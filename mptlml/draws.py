@@ -13,13 +13,14 @@ from torch import Generator, Tensor
 
 def rand(shape: Sequence[int], like: Tensor | None, generator: Generator, dtype: torch.dtype | None = None) -> Tensor:
     """Uniform numbers in [0, 1), of the given shape, in the dtype of `like` unless another is given."""
-    dtype = dtype or _dtype(like)
+    dtype = dtype or (torch.float64 if like is None else like.dtype)
     return _placed(torch.rand(shape, generator=generator, dtype=dtype, device=generator.device), like)
 
 
 def randn(shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
     """Standard normal numbers, of the given shape, in the dtype of `like`."""
-    return _placed(torch.randn(shape, generator=generator, dtype=_dtype(like), device=generator.device), like)
+    dtype = torch.float64 if like is None else like.dtype
+    return _placed(torch.randn(shape, generator=generator, dtype=dtype, device=generator.device), like)
 
 
 def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
@@ -61,10 +62,6 @@ def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) 
     fate = rand(ids.shape, ids, generator, torch.float32)
     word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)
     return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, word, ids))
-
-
-def _dtype(like: Tensor | None) -> torch.dtype:
-    return torch.float64 if like is None else like.dtype
 
 
 def _placed(drawn: Tensor, like: Tensor | None) -> Tensor:

@@ -104,7 +104,8 @@ class Importance:
         x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
         parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
-        log_prob, size = log_weight.logsumexp(0) - math.log(self.num_samples), _effective_size(log_weight)
+        log_prob = log_weight.logsumexp(0) - math.log(self.num_samples)
+        size = 1 / log_weight.softmax(0).square().sum(0)
         return LogProb(log_prob.view(x.shape[:-1]), size.view(x.shape[:-1]))
 
     def visible_elbo(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -169,11 +170,6 @@ def tempered(log_weight: Tensor, size: float) -> Tensor:
     low, high = torch.zeros_like(log_weight[0]), torch.ones_like(log_weight[0])
     for _ in range(30):
         power = (low + high) / 2
-        enough = _effective_size(power * log_weight) >= size
+        enough = 1 / (power * log_weight).softmax(0).square().sum(0) >= size
         low, high = torch.where(enough, power, low), torch.where(enough, high, power)
     return low
-
-
-def _effective_size(log_weight: Tensor) -> Tensor:
-    """1 / sum r_s^2 for the shares r_s of log weights [S, N]: [N]."""
-    return 1 / log_weight.softmax(0).square().sum(0)

@@ -56,7 +56,9 @@ class LinearVAE:
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the LML."""
-        return _log_sum_exp(self._log_joint(x, observed))
+        joint = self._log_joint(x, observed)
+        top = joint.detach().amax(-1, keepdim=True)  # thrice as fast as logsumexp, for want of denormal numbers
+        return top[..., 0] + (joint - top).clamp(min=-80).exp().sum(-1).log()
 
     def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
         """p(z_q | x_R): each node's share r_q, [..., Q]."""
@@ -128,12 +130,6 @@ class LinearVAE:
 def _log_likelihood(seen: Tensor, mask: Tensor, logits: Tensor) -> Tensor:
     """log p(x_R | z), nats [...], for x with zeros at masked tokens, the mask and the logits eta [..., D]."""
     return (seen * logits - mask * softplus(logits)).sum(-1)
-
-
-def _log_sum_exp(x: Tensor) -> Tensor:
-    """logsumexp over the last axis, three times as fast as torch's: it avoids denormal numbers."""
-    top = x.detach().amax(-1, keepdim=True)
-    return top[..., 0] + (x - top).clamp(min=-80).exp().sum(-1).log()
 
 
 def mixed(shares: Tensor, logits: Tensor, x: Tensor) -> Tensor:
