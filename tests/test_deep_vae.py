@@ -101,6 +101,17 @@ def test_slopes_are_the_decoders_derivative(generator):
         torch.testing.assert_close(slope, torch.autograd.functional.jacobian(vae.decoder, row), rtol=0, atol=1e-12)
 
 
+def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator):
+    vae = network(num_latents=2, num_hidden=0)
+    x, observed = rows_and_masks(generator, vae)
+    peaks = zip(x, observed, *vae.mode(x, observed, torch.zeros(1, 8, 2).double()), strict=True)
+    for row, seen, place, root in peaks:
+        height = partial(vae.height, row, seen)
+        assert torch.autograd.functional.jacobian(height, place).abs().max() < 1e-9
+        hessian = torch.autograd.functional.hessian(height, place)
+        torch.testing.assert_close(root @ root.T @ hessian, -torch.eye(2).double(), rtol=0, atol=1e-9)
+
+
 def test_gradients_flow_through_the_last_pass_only(generator):
     vae = network().requires_grad_()
     x, observed = rows_and_masks(generator, vae)
