@@ -12,7 +12,7 @@ from fakes import Says, one_nat_each
 from mptlml import Estimate, ScoreCurve
 from mptlml.masks import all_orders
 from mptlml.models import PPCA, SecondMoment
-from mptlml.score import chain_rule, estimate_area, exact_curve, order_spread, score_curve
+from mptlml.score import chain_rule, estimate_area, exact_curve, order_gap, order_spread, score_curve
 
 REPEATS = 1000
 LEVEL = 0.95
@@ -153,6 +153,7 @@ def test_order_spread_measures_disagreement(generator):
     sums = chain_rule(ramp(), x, all_orders(5)).sum(-1)
     spread = order_spread(ramp(), x, num_orders=500, generator=generator)
     torch.testing.assert_close(spread, sums.std(0), rtol=0.1, atol=0)
+    torch.testing.assert_close(order_gap(sums), (sums - sums.mean(0)).exp().mean(0).log())
     # the area is the mean over orders of the chain rule, joint or not (Eq. 3)
     np.testing.assert_allclose(exact_curve(ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
 
