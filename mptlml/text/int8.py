@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Generator
+from torch import Generator, ao
 
 from .. import draws
 from .text_curves import spaced_sizes
@@ -41,10 +41,8 @@ def in_int8(model: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it will be removed
         try:
-            from torch.ao.quantization import quantize_dynamic
-
-            return quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
-        except (ImportError, RuntimeError) as error:
+            return ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+        except (AttributeError, ImportError, RuntimeError) as error:
             raise ValueError(f"torch {torch.__version__} has no int8 on this machine: {error}") from error
 
 
