@@ -5,7 +5,7 @@ PYTHON ?= python3.11
 VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 JOBS ?= 2
 CHAPTERS ?=
-CODE ?= none
+TESTS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -87,11 +87,11 @@ $(SITE): $(PAGES) _build/records.json
 	@$(BIN)/jupyter-book build -W --keep-going .
 	@touch $@
 
-test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site
+test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site (TESTS="-m browser")
 	@status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
 	$(MAKE) --no-print-directory book || status=1; \
-	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile || status=1; \
+	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(TESTS) || status=1; \
 	exit $$status
 
 connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
@@ -139,9 +139,6 @@ archive: book  ## the book in one zip, to be read offline: begin with its index.
 	@mv _build/mptlml-book.part _build/mptlml-book.zip
 	@rm -r _build/mptlml-book
 
-pdf: book  ## the book in print (CODE=all with the code, the scorecard and the interface); needs a Chromium
-	@$(RUN)/book_print.py --code $(CODE)
-
 publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
 	@$(BIN)/ghp-import --no-history --force --push --no-jekyll --message "The site of $$(git rev-parse --short HEAD)" _build/html
 
@@ -156,7 +153,7 @@ address:
 	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}
 
 clean:  ## remove what was built and executed
-	rm -rf _build build .newest .run-* .pytest_cache .ruff_cache .mypy_cache
+	rm -rf _build build .newest .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment too

@@ -4,6 +4,7 @@ generator, a device that is not there, and a watch on global state.
 
 import os
 import random
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -93,15 +94,18 @@ def page(built_site):
     return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "chromium" in item.fixturenames:
+            item.add_marker("browser")
+
+
 @pytest.fixture(scope="session")
 def chromium():
-    """The path of a Chromium; else the test is skipped."""
-    import book_print
-
-    path = book_print.find_chromium()
-    if path is None:
-        pytest.skip(f"no Chromium on this machine (looked for {', '.join(book_print.BROWSERS)}, and at CHROMIUM)")
-    return path
+    """The path of a Chromium, which CHROMIUM may name; else the test is skipped."""
+    names = os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+    path = next(filter(None, (shutil.which(name) for name in names if name)), None)
+    return path or pytest.skip("no Chromium on this machine")
 
 
 @pytest.fixture

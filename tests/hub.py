@@ -199,7 +199,7 @@ def main(*chapters):
     """Execute chapters against a hub of full size; says what each read and took. Exits with what the execution says."""
     with tempfile.TemporaryDirectory() as scratch:
         book, folder = Path(scratch, "book"), Path(scratch, "hub")
-        shutil.copytree(ROOT, book, ignore=shutil.ignore_patterns("_build", ".venv", ".git", ".newest", ".run-*"))
+        shutil.copytree(ROOT, book, ignore=shutil.ignore_patterns("_build", ".venv", ".git", ".newest"))
         write_hub(folder)
         with serving(folder) as (address, _):
             command = [sys.executable, str(book / "book" / "_ext" / "book_execute.py"), *chapters]

@@ -14,6 +14,7 @@ from docutils.core import publish_doctree
 import mptlml
 import mptlml_book
 
+PAGE = "book/api"
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.md"))
 PUBLIC = {}  # {entry: class or function} of all modules
@@ -43,14 +44,14 @@ def imports(soup):
 
 
 def test_every_public_name_has_its_entry(page):
-    entries = page(book_api.PAGE)
-    ids = {tag["id"] for name in (book_api.PAGE, f"{book_api.PAGE}_book") for tag in page(name).select("[id]")}
+    entries = page(PAGE)
+    ids = {tag["id"] for name in (PAGE, f"{PAGE}_book") for tag in page(name).select("[id]")}
     assert set(PUBLIC) - ids == set()
     rooms = {"mptlml": mptlml, "mptlml.models": mptlml.models, "mptlml.text": mptlml.text}
     assert imports(entries) == {(room, name) for room, module in rooms.items() for name in module.__all__}
 
 
-@pytest.mark.parametrize("name", [book_api.PAGE, *(f"notebooks/{chapter}" for chapter in CHAPTERS)])
+@pytest.mark.parametrize("name", [PAGE, *(f"notebooks/{chapter}" for chapter in CHAPTERS)])
 def test_what_is_imported_is_linked(name, page):
     soup = page(name)
     names = {name for module, name in imports(soup) if callable(getattr(importlib.import_module(module), name))}

@@ -1,17 +1,14 @@
 """The pages `book/api*`, and links to them from names that the code of a page imports."""
 
-import pkgutil
 import re
 from contextlib import suppress
-from functools import cache
 
 from book_digest import imports
 from docutils import nodes
 
-PAGE = "book/api"
-# A name in highlighted code with its attributes, that is neither an attribute itself nor a keyword
-CHAIN = re.compile(r'(?<!<span class="o">\.</span>)<span class="n">(\w+)</span>'
-                   r'((?:<span class="o">\.</span><span class="n">\w+</span>)*)(?!<span class="o">=</span>)')
+# A name in highlighted code, perhaps of what stands before its dot, that is not a keyword
+NAME = re.compile(r'(?:<span class="n">(\w+)</span><span class="o">\.</span>)?<span class="n">(\w+)</span>'
+                  r'(?!<span class="o">=</span>)')
 PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # of names and signs: half of what code weighs
 
 
@@ -29,41 +26,26 @@ def plain_to_rst(lines: list[str]) -> list[str]:
     return out
 
 
-@cache
-def defined(source: str) -> str:
-    """Where a name is defined, or its module, in dots; "" for what has no such place, as a number."""
-    value = pkgutil.resolve_name(source)
-    if hasattr(value, "__path__") or hasattr(value, "__spec__"):
-        return value.__name__
-    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else ""
-
-
-def imported(doctree) -> dict[str, str]:
-    """{name: where it is defined} of what the code of a page imports from our packages."""
-    names = {}
-    for block in doctree.findall(nodes.literal_block):
-        with suppress(SyntaxError):  # it is no Python
-            names |= {here: defined(source) for here, source in imports(block.astext()) if source.startswith("mptlml")}
-    return names
-
-
 def link_code(app, pagename, templatename, context, doctree):
-    """Link the names that a page imports, with their attributes, in its code; leave out what gives it no colour."""
+    """Link the names that a page imports from our packages, in its code; leave out what gives it no colour."""
     if doctree is None or app.builder.name != "html":
         return
-    names, entries = imported(doctree), app.env.get_domain("py").objects
+    known, entries = {}, app.env.get_domain("py").objects
+    for block in doctree.findall(nodes.literal_block):
+        with suppress(SyntaxError):  # it is no Python
+            known |= {name: source for name, source in imports(block.astext()) if source.startswith("mptlml")}
 
     def linked(match):
-        parts = re.findall("<span.*?</span>", match[0])  # names, and the dots between them
-        path = [names.get(match[1], ""), *re.findall(r">(\w+)<", match[2])]
-        for count in range(len(path), 0, -1):
-            if entry := entries.get(".".join(path[:count])):
+        before, name = match[1], match[2]
+        room, _, own = (f"{known.get(before, '')}.{name}" if before else known.get(name, "")).rpartition(".")
+        for full, entry in entries.items():  # a package shows what its modules define
+            if room and full.startswith(f"{room}.") and full.endswith(f".{own}") and entry.objtype != "method":
                 address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
-                end = 2 * count - 1
-                return f'<a href="{address}">{"".join(parts[:end])}</a>{"".join(parts[end:])}'
+                span = f'<span class="n">{name}</span>'
+                return match[0].removesuffix(span) + f'<a href="{address}">{span}</a>'
         return match[0]
 
-    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", CHAIN.sub(linked, context["body"])))  # one stands in another
+    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", NAME.sub(linked, context["body"])))  # one stands in another
 
 
 def _describe(app, what, name, obj, options, lines):

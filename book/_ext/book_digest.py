@@ -77,15 +77,8 @@ class Package:
         return next((self.defining(source) for here, source in known if here == last), "") or module
 
     def taken(self, code: str, folder: tuple[str, ...] = ()) -> set[str]:
-        """The modules that the code takes names from; of a package, those behind the attributes that it uses."""
-        found = set()
-        for here, source in imports(code, folder):
-            names, module = {source}, self.defining(source)
-            if self.folder.get(module) == tuple(module.split(".")):  # a package
-                used = [node for node in ast.walk(tree(code)) if isinstance(node, ast.Attribute)]
-                names = {f"{module}.{node.attr}" for node in used if ast.unparse(node.value) == here} or names
-            found |= {self.defining(name) for name in names}
-        return found - {""}
+        """The modules that the code takes names from."""
+        return {self.defining(source) for _, source in imports(code, folder)} - {""}
 
     def behind(self, code: str) -> list[str]:
         """All modules that the code imports, directly or not, by name."""
@@ -129,10 +122,9 @@ def digest(path: Path, root: Path = ROOT) -> str:
     sources = [code, str(sys.version_info[:2])]
     sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
     sources += [f"{name}\0{package.code[name]}" for name in modules]
-    known = root / "book" / "data_sets.yml"
-    sources += [str(from_yaml(known.read_text(encoding="utf-8")).get(path.stem))] if known.is_file() else []
-    files = [root / "requirements.txt", root / "constraints.txt", *sorted((root / "book" / "data").glob("*.csv"))]
-    sources += [f"{file.name}\0{file.read_text(encoding='utf-8')}" for file in files
-                if file.is_file() and (file.suffix == ".txt" or file.name in code)]
+    sources += [str(from_yaml((root / "book" / "data_sets.yml").read_text(encoding="utf-8")).get(path.stem))]
+    files = [file for file in sorted((root / "book" / "data").glob("*.csv")) if file.name in code]
+    sources += [f"{file.name}\0{file.read_text(encoding='utf-8')}"
+                for file in (root / "requirements.txt", root / "constraints.txt", *files)]
     return "-".join(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
                     for parts in (sources, data_at_hand(modules)))

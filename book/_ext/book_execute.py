@@ -2,84 +2,71 @@
 
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
-Each chapter whose digest (book_digest.py) has no outputs yet is copied and run by `pytest --nbmake`, two at a time.
-Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of
-the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at, unless its
-kernel died. Chapters are named by file (`04_convergence`).
+Each chapter whose digest (book_digest.py) has no outputs yet runs in a kernel of its own, two at a time. Outputs of
+those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of the pages
+executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at, unless its kernel
+died. Chapters are named by file (`04_convergence`).
 """
 
 import argparse
+import asyncio
+import atexit
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
 import psutil
-from book_digest import ROOT, chapters, code_cells, digest, read_chapter
+from book_digest import ROOT, chapters, digest, read_chapter
 from book_outputs import executed_chapter, gather, keep, locked, place, records_of
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 
-def is_complete(notebook: nbformat.NotebookNode) -> bool:
-    """Whether every code cell ran, and none raised an error."""
-    cells = [cell for cell in code_cells(notebook) if cell.source.strip()]
-    errors = [output for cell in cells for output in cell.outputs if output.output_type == "error"]
-    return not errors and all(cell.execution_count is not None for cell in cells)
-
-
-def end_below(folder: str) -> None:
-    """Wait until what works below a folder has ended, and kill what has not after five seconds.
-
-    A kernel that is stopped as it starts can hang, and what a chapter has started may not end with it.
-    """
-    for _ in range(10):  # a process may start another meanwhile
-        found = [each for each in psutil.process_iter(["cwd"]) if (each.info["cwd"] or "").startswith(folder)]
-        for process in psutil.wait_procs(found, timeout=5)[1]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        if not found:
-            return
+def run_one(path: Path, root: Path) -> nbformat.NotebookNode:
+    """The chapter with its outputs. Raises what stopped it; an error in a cell is kept in _build/failed too."""
+    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
+    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        if os.path.isdir(env.get(name, "")):  # kernels start in another folder, where a relative path is another one
+            env[name] = os.path.abspath(env[name])
+    began, notebook = time.monotonic(), read_chapter(path)
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", extra_arguments=["--log-level=ERROR"],
+                            resources={"metadata": {"path": str(root / "notebooks")}})
+    try:
+        asyncio.run(client.async_execute(env=env))
+    except CellExecutionError:
+        failed = root / "_build" / "failed"
+        failed.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, failed / f"{path.stem}.ipynb")
+        raise
+    finally:
+        atexit.unregister(client._cleanup_kernel)  # which a kernel that is killed as it starts would leave
+    print(f"{path.stem} passed in {time.monotonic() - began:.0f} s", flush=True)
+    return notebook
 
 
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
-    """Run the chapters' copies under pytest; yield those that passed, with their outputs.
-
-    Raises KeyboardInterrupt, where that stopped the others, once those that had passed are yielded. The copies lie
-    beside `notebooks/`, where relative paths mean the same (nbmake refuses a folder called `_build`).
-    """
-    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
-    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
-        if os.path.isdir(env.get(name, "")):  # kernels start in that folder, where a relative path is another one
-            env[name] = os.path.abspath(env[name])
-    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", "--nbmake-timeout=600", "--durations=0",
-               "--nbmake-kernel=python3", "-p", "no:cacheprovider", "-n", str(jobs), "--maxschedchunk=1"]
-    with tempfile.TemporaryDirectory(prefix=".run-", dir=root, ignore_cleanup_errors=True) as folder:
-        copies = {path: Path(folder) / f"{path.stem}.ipynb" for path in paths}
-        for path, copy in copies.items():
-            nbformat.write(read_chapter(path), copy)
-        stopped = False
-        with subprocess.Popen([*command, *map(str, copies.values())], cwd=root, env=env) as tests:
-            try:
-                tests.wait()
-            except KeyboardInterrupt:  # pytest got it too, from the terminal or from make
-                stopped = True
-                tests.terminate()
-        end_below(folder)
-        for path, copy in copies.items():
-            with suppress(ValueError):  # it was being written
-                notebook = nbformat.read(copy, as_version=4)
-                if is_complete(notebook):
-                    yield path, notebook
-                elif any(cell.outputs for cell in code_cells(notebook)):
-                    (root / "_build" / "failed").mkdir(parents=True, exist_ok=True)
-                    shutil.copy(copy, root / "_build" / "failed")
-    if stopped:
-        raise KeyboardInterrupt
+    """Run the chapters; yield each that passes, with its outputs. Stopped, it leaves nothing that they have started."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(run_one, path, root): path for path in paths}
+        try:
+            for done in as_completed(running):
+                if error := done.exception():
+                    print(f"{running[done].stem}: {error}", file=sys.stderr)
+                else:
+                    yield running[done], done.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            while not all(each.done() for each in running):  # a kernel may just be starting
+                for process in psutil.Process().children(recursive=True):
+                    process.kill()
+                time.sleep(0.2)
+            raise
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:

@@ -1,10 +1,10 @@
-"""The buttons that need to know where the book is kept, and notebooks that can be opened far from it.
+"""The buttons that need to know where the book is kept, and notebooks that can be read far from it.
 
     MPTLML_REPOSITORY=https://github.com/OWNER/NAME MPTLML_BRANCH=main make book
 
-No source says where the book is kept: with these two variables each chapter can be opened in Binder and Colab, and each
-page in the repository; without them there are downloads alone. The notebooks of the site, which all buttons open, can
-be read before they run (book_notebook.py); their first cell (colab_cell.py) installs the package where it is missing.
+No source says where the book is kept: with these two variables each chapter can be opened in Binder, and each page in
+the repository; without them there are downloads alone. The notebooks of the site, which all buttons open, can be read
+before they run (book_notebook.py).
 """
 
 import os
@@ -18,21 +18,14 @@ from book_notebook import Page, readable
 from book_outputs import executed_chapter
 from docutils import nodes
 
-UNKNOWN = 'REPOSITORY, BRANCH = "", ""'  # in colab_cell.py
-PLACE = r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+#[A-Za-z0-9_][A-Za-z0-9._/-]*"
-COLAB = "https://colab.research.google.com/github/{path}/blob/gh-pages/_sources/{page}.ipynb"
 BINDER = "https://mybinder.org/v2/gh/{path}/{branch}?urlpath="
 PULL = "git-pull?repo={repository}&branch=gh-pages&urlpath={opened}"
 
 
 def address() -> tuple[str, str] | None:
-    """The repository and branch that the environment names, if it does. Raises ValueError: one of another form."""
+    """The repository and branch that the environment names, if it does."""
     repository = os.environ.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
-    branch = os.environ.get("MPTLML_BRANCH", "").strip() or "main"
-    if repository and not re.fullmatch(PLACE, f"{repository}#{branch}"):
-        raise ValueError(f"{repository!r} and {branch!r} in MPTLML_REPOSITORY and MPTLML_BRANCH; "
-                         "expected https://github.com/OWNER/NAME and the name of a branch")
-    return (repository, branch) if repository else None
+    return (repository, os.environ.get("MPTLML_BRANCH", "").strip() or "main") if repository else None
 
 
 def site() -> str:
@@ -42,15 +35,12 @@ def site() -> str:
 
 
 def _set_options(app, config):
-    clone = "`git clone ADDRESS`, from where this book is kept: these pages were made without its address"
     if place := address():
-        clone = "`git clone --branch {1} {0}`".format(*place)
         config.html_theme_options |= {
             "repository_url": place[0], "repository_branch": place[1], "use_repository_button": True,
             "use_edit_page_button": True, "use_issues_button": True,
             "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
         }
-    config.myst_substitutions = config.myst_substitutions | {"clone": clone}
 
 
 def _offer_notebook(app, pagename, templatename, context, doctree):
@@ -59,7 +49,7 @@ def _offer_notebook(app, pagename, templatename, context, doctree):
 
 
 def _launch(app, pagename, templatename, context, doctree):
-    # The theme would open the notebook beside the source, which has no outputs and does not know where its package is.
+    # The theme would open the notebook beside the source, which has no outputs.
     for group in context.get("header_buttons", []):
         if group.get("label") == "launch-buttons":
             repository, branch = address()
@@ -68,26 +58,16 @@ def _launch(app, pagename, templatename, context, doctree):
             pull = PULL.format(repository=quote(repository, safe=""), opened=quote(opened, safe=""))
             [binder] = group["buttons"]
             binder["url"] = BINDER.format(path=path, branch=branch) + quote(pull, safe="")
-            url = COLAB.format(path=path, page=pagename)
-            group["buttons"].append({"type": "link", "text": "Colab", "tooltip": "Launch on Colab", "url": url,
-                                     "icon": "_static/images/logo_colab.png"})
 
 
 def _write_notebook(app, pagename, templatename, context, doctree):
     if "ipynb_source" in context:
-        code = Path(__file__).with_name("colab_cell.py").read_text(encoding="utf-8").rstrip()
-        code = code.replace(UNKNOWN, 'REPOSITORY, BRANCH = "{}", "{}"'.format(*address() or ("", "")))
-        folded = {"cellView": "form", "jupyter": {"source_hidden": True}}
-        cell = nbformat.v4.new_code_cell(code, id="install", metadata=folded)
         root, place = Path(app.srcdir), site() and f"{site()}{pagename}.html"
-        has_run = (root / "_build" / "records.json").exists()
-        executed = executed_chapter(root / f"{pagename}.md", root) if has_run else None
+        executed = (root / "_build" / "records.json").exists() and executed_chapter(root / f"{pagename}.md", root)
         notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
-        notebook = readable(notebook, Page(context["body"], place, root))
-        notebook.cells.insert([cell.cell_type for cell in notebook.cells].index("code"), cell)
         target = Path(app.outdir) / "_sources" / context["ipynb_source"]
         target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, target)
+        nbformat.write(readable(notebook, Page(context["body"], place, root)), target)
 
 
 def _describe(app, pagename, templatename, context, doctree):

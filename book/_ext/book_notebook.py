@@ -1,4 +1,4 @@
-"""A chapter as a notebook that can be read anywhere, as in JupyterLab, Colab or on GitHub, before it is run.
+"""A chapter as a notebook that can be read anywhere, as in JupyterLab or on GitHub, before it is run.
 
 Its text has numbers, references and equations in place of the roles and directives that only this book's builder knows;
 they are taken from the chapters' outputs, from claims, and from the page as it was built. Its drawings are images.
@@ -14,8 +14,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import nbformat
-from book_digest import ROOT, chapters
-from book_outputs import executed_chapter
+from book_digest import ROOT
 from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 from pybtex.database import parse_file
@@ -33,17 +32,9 @@ NARROW = re.compile(r'<div class="narrow".*?</svg>\s*</div>', re.DOTALL)  # a dr
 
 
 @cache
-def glued(root: Path) -> dict[str, str]:
-    """What all chapters keep under names, as Python writes it."""
-    outputs = [output for path in chapters(root) for cell in (executed_chapter(path, root) or {"cells": []})["cells"]
-               for output in cell.get("outputs", []) if "scrapbook" in output.get("metadata", {})]
-    return {output.metadata.scrapbook.name: output.data.get(NAMED + "text/plain", "''") for output in outputs}
-
-
-@cache
-def claims(root: Path) -> dict[str, dict]:
-    """The claims of all chapters, by id."""
-    return {claim["id"]: claim for claim in json.loads((root / "_build" / "records.json").read_text())["claims"]}
+def said(root: Path) -> dict:
+    """The records of all chapters."""
+    return json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
 
 
 @cache
@@ -80,10 +71,12 @@ class Page:
         kind, text = found[1], found[2]
         if kind == "glue:text":
             name, _, form = text.rpartition("::")[2].partition(":")
-            value = literal_eval(glued(self.root).get(name, "'–'"))
+            value = literal_eval(next(chapter["glued"][name] for chapter in said(self.root)["chapters"].values()
+                                      if name in chapter["glued"]))
             return number(value, form) if form and not isinstance(value, str) else str(value)
         if kind in ("claim", "verdict"):
-            return claims(self.root)[text]["text" if kind == "claim" else "verdict"]
+            claim = next(claim for claim in said(self.root)["claims"] if claim["id"] == text)
+            return claim["text" if kind == "claim" else "verdict"]
         if kind.startswith("cite"):
             known = [cited(self.root / "book" / "references.bib")[key.strip()] for key in text.split(",")]
             if kind == "cite:t":

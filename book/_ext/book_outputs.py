@@ -23,7 +23,7 @@ from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
 from mptlml.files import replacing
 from mptlml_book.report.claims import claims, how, statement, value_text, verdict
-from mptlml_book.report.records import MIME
+from mptlml_book.report.records import MIME, NAMED
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
 
@@ -89,6 +89,8 @@ def account(notebook: nbformat.NotebookNode | None) -> dict | None:
         "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
         "data": [{key: record[key] for key in ("source", "size", "digest", "note")} for record in records["data"]],
         "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
+        "glued": {output.metadata.scrapbook.name: output.data[NAMED + "text/plain"] for cell in code_cells(notebook)
+                  for output in cell.outputs if NAMED + "text/plain" in output.get("data", {})},
     }
 
 
@@ -107,8 +109,7 @@ def gather(root: Path = ROOT) -> None:
     """Write down what all chapters said. `problems` are sentences on what is missing or double."""
     accounts = {path.stem: account(executed_chapter(path, root)) for path in chapters(root)}
     found = {stem: chapter for stem, chapter in accounts.items() if chapter}
-    words = root / "book" / "data_sets.yml"
-    known = yaml.safe_load(words.read_text(encoding="utf-8")) if words.is_file() else {}
+    known = yaml.safe_load((root / "book" / "data_sets.yml").read_text(encoding="utf-8"))
     for stem, chapter in found.items():
         for data in chapter["data"]:
             data["words"] = known.get(stem, {}).get(data["digest"], "not the data of the bands")

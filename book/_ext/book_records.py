@@ -16,7 +16,6 @@ import shutil
 from collections import Counter
 from fnmatch import fnmatchcase
 from functools import cache
-from operator import contains
 from pathlib import Path
 
 import yaml
@@ -50,8 +49,7 @@ PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus, zip=zip)
-PAGES.tests["having"] = contains
+PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
 TEMPLATE = PAGES.get_template("book_records.html").module
 
 
@@ -133,6 +131,7 @@ class Twin(SphinxDirective):
     required_arguments = 2
 
     def run(self) -> list[nodes.Node]:
+        self.env.note_dependency(f"notebooks/{self.arguments[0]}.md")
         return [nodes.container("", twin=self.arguments, classes=["twin"])]
 
 

@@ -1,4 +1,4 @@
-"""After an edit of text, which pages beside the edited one are written again: those that may show something of it."""
+"""After an edit that changes a title, a label or a number all pages are written again, for each may show it."""
 
 
 def _titles(env) -> str:
@@ -10,9 +10,7 @@ def _titles(env) -> str:
 
 def _also_written(app, env):
     before, env.book_titles = getattr(env, "book_titles", None), _titles(env)
-    if env.book_titles != before:
-        return list(env.found_docs)
-    return [name for name in env.found_docs if not name.startswith("notebooks/")]  # they repeat chapters' figures
+    return [] if env.book_titles == before else list(env.found_docs)
 
 
 def setup(app):

@@ -16,7 +16,6 @@ from .figures import (
     SKY,
     TRUTH,
     bracket,
-    glue_figure,
     label_lines,
     moving,
     table,
@@ -25,6 +24,6 @@ from .records import figure_data, glue
 
 __all__ = [
     "BLUE", "GREEN", "GREY", "ORANGE", "PAPER", "PURPLE", "RED", "SKY", "TRUTH", "ClaimError", "bracket", "claim",
-    "closing", "data_used", "expect", "figure_data", "free_memory", "glue", "glue_figure", "label_lines",
-    "moving", "not_run", "start", "stored", "table",
+    "closing", "data_used", "expect", "figure_data", "free_memory", "glue", "label_lines", "moving", "not_run",
+    "start", "stored", "table",
 ]

@@ -3,7 +3,6 @@
 At run time a claim needs only its band: the words of an entry change no output of a chapter.
 """
 
-import math
 import re
 from functools import cache
 from pathlib import Path
@@ -19,12 +18,6 @@ from .records import emit
 NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact", "stored")  # origin of a band; the scorecard says what each word means
 VERDICTS = ("reproduced", "partly", "not reproduced", "misprint", "scripts differ", "new", NOT_RUN, OTHER_DATA)
-IN_ENTRIES = VERDICTS[:-2]  # the last two are said by the run
-TEXTS = {  # the fields of an entry beside its band, and what each must match
-    "id": "[a-z0-9][a-z0-9-]*", "chapter": r"\w+", "kind": "|".join(KINDS), "place": ".+", "statement": ".+",
-    "paper": ".+", "unit": ".+",
-    "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+", "verdict": "|".join(IN_ENTRIES), "format": r"\.\d[efg]",
-}
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
@@ -61,32 +54,9 @@ class ClaimError(AssertionError):
 
 @cache
 def claims(path: Path | None = None) -> dict[str, Fields]:
-    """All claims of the book, or of another such file: {id: entry}, in the file's order.
-
-    Raises ValueError: an id twice, or as `check_entry`; FileNotFoundError where there is no book.
-    """
+    """All claims of the book, or of another such file: {id: entry}, in the file's order."""
     path = path or book_folder() / "claims.yml"
-    entries = yaml.safe_load(path.read_text(encoding="utf-8")) or []
-    known = {check_entry(entry)["id"]: entry for entry in entries}
-    if len(known) < len(entries):
-        raise ValueError(f"two claims of {path} share an id")
-    return known
-
-
-def check_entry(entry: Fields) -> Fields:
-    """The entry, if it has the fields TEXTS (paper and unit may be null) and a band. Raises ValueError otherwise."""
-    name = f"claim {entry.get('id')!r} is not well formed"
-    if entry.keys() != {*TEXTS, "band"}:
-        raise ValueError(f"{name}: its fields are {sorted(entry)}, not {sorted([*TEXTS, 'band'])}")
-    for field, pattern in TEXTS.items():
-        text = entry[field]
-        absent = text is None and field in ("paper", "unit")
-        if not absent and not (isinstance(text, str) and re.fullmatch(pattern, text)):
-            raise ValueError(f"{name}: {field} must be text that matches {pattern!r}, got {text!r}")
-    low, high = entry["band"]
-    if isinstance(low, str) or isinstance(high, str) or not low <= high:
-        raise ValueError(f"{name}: its band must be two numbers, the lower one first, got {entry['band']}")
-    return entry
+    return {entry["id"]: entry for entry in yaml.safe_load(path.read_text(encoding="utf-8"))}
 
 
 def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *, spread: SupportsFloat | None = None,
@@ -101,15 +71,11 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     the value; each must be given if and only if `how` shows it, as {seeds} and {cases}.
 
     Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does not list;
-    ValueError: counts below 1 or that do not match `how`, a stderr or spread that is negative or not finite, or both.
+    ValueError: counts below 1 or that do not match `how`, or an error that is not finite.
     """
     entry, record = claims()[id], {"id": id, "value": float(value)}
-    if stderr is not None and spread is not None:
-        raise ValueError(f"{id}: the number after ± is the standard error or the spread, so give one, not both")
     for name, error in (("stderr", stderr), ("spread", spread)):
-        record[name] = size = None if error is None else float(error)
-        if size is not None and not 0 <= size < math.inf:
-            raise ValueError(f"{id}: {name} must be finite and not negative, got {size}")
+        record[name] = None if error is None else float(error)
     for name, count in (("seeds", seeds), ("cases", cases)):
         record[name] = None if count is None else check_count(count, f"{id}: {name}")
     how(entry, record)
@@ -118,11 +84,11 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     if records.running.other and (entry["kind"] in ("before", "after") or entry["kind"] == "stored" and not inside):
         words = "; ".join(data_sets(records.running.name).values())
         emit("claim", f"claim {id}: {text} on other data", **record, other=f"the band was set for {words}")
-        return
-    if not inside:
+    elif inside:
+        emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
+    else:
         raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
                          f"({entry['why']})")
-    emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
 
 
 def not_run(id: str, reason: str) -> None:

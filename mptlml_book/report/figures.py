@@ -87,30 +87,20 @@ def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
         line.set_label("_")
 
 
-def glue_figure(name: str, figure: Figure, alt: str) -> None:
-    """Keep a figure under `name`, for {glue:any} on another page, and close it; `alt` describes it."""
-    content = f'<div class="drawing" role="img" aria-label="{html.escape(alt)}">{picture(figure, name)}</div>'
-    records.keep(name, "text/html", content)
-
-
-def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5,
-           name: str | None = None) -> None:
+def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
     data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals.
-    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what it shows. name: keep
-    the figure for {glue:any} on another page too. Raises ValueError: a number that is not finite.
+    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what it shows.
+    Raises ValueError: a number that is not finite.
     """
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
     key = _key()
     shown = picture(still, key)
-    figure = f'''<div class="moving" data-kind="{kind}" id="{key}">
+    records.display(HTML(f'''<div class="moving" data-kind="{kind}" id="{key}">
 <div class="moving-still drawing" role="img" aria-label="{html.escape(alt)}">{shown}</div>
-<script type="application/json">{numbers}</script></div>'''
-    records.display(HTML(figure))
-    if name is not None:
-        records.keep(name, "text/html", figure)
+<script type="application/json">{numbers}</script></div>'''))
 
 
 def picture(figure: Figure, key: str) -> str:

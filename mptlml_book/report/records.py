@@ -11,13 +11,11 @@ The records, by kind:
 """
 
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 from IPython.display import display
 
 MIME = "application/vnd.mptlml+json"
@@ -42,30 +40,22 @@ def plain(value: Any, rounded: Callable[[float], float]) -> Any:
     return json.loads(text, parse_float=lambda number: rounded(float(number)))
 
 
-def keep(name: str, mime: str, content: str) -> None:
-    """Keep content of a MIME type under a name, for {glue:text} and {glue:any}, without showing it."""
-    display({NAMED + mime: content}, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": NAMED}})
-
-
 def glue(name: str, value: Any) -> None:
     """Keep a number or a string under `name`, for {glue:text} on any page; tensors and numpy scalars become numbers."""
-    keep(name, "text/plain", repr(value.item() if hasattr(value, "item") else value))
+    text = repr(value.item() if hasattr(value, "item") else value)
+    display({NAMED + "text/plain": text}, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": NAMED}})
 
 
 def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     """Emit the numbers of a figure or table of the paper, which the site offers as the CSV file `<key>.csv`.
 
-    key: lower case, such as "fig1-left", unique in the book. columns: {name: sequence of numbers or strings}
-    or a data frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises
-    ValueError: no columns, columns of unequal length or of more than one dimension, an infinite number, a key
-    that cannot be a file name.
+    key: its id in book/figures.yml. columns: {name: sequence of numbers or strings} or a data frame, one value per
+    row, numbers to eight digits; None and NaN are missing values. Raises ValueError: columns of unequal length, or an
+    infinite number.
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", key):
-        raise ValueError(f"a figure's data need a key of lower-case letters, digits and hyphens, got {key!r}")
     values = plain(dict(columns.items()), lambda number: float(f"{number:.8g}"))
-    shapes = {name: np.shape(column) for name, column in values.items()}
-    if [len(shape) for shape in set(shapes.values())] != [1]:
-        raise ValueError(f"{key}: columns need one value per row and equal lengths, got the shapes {shapes}")
+    if len({len(column) for column in values.values()}) != 1:
+        raise ValueError(f"{key}: columns must have one value per row and equal lengths")
     # Pairs keep the order of the columns: a notebook file would sort the keys of a dictionary.
     pairs = [[name, [None if value != value else value for value in column]] for name, column in values.items()]
     emit("columns", f"numbers of {key}: {len(pairs[0][1])} rows", key=key, columns=pairs)
