@@ -1,9 +1,10 @@
 """What building takes, in a fresh clone: python -m benchmarks build [FOLDER]
 
 Clones what is committed into FOLDER (a new temporary one by default, removed at the end), and prints the wall
-and the processor seconds of an installation, the chapters, the site, an edit of one word of a chapter until its
-page is there, the tests without a browser and those in one; then seconds and megabytes of each chapter. Data are
-looked for as always (book/howto.md). It takes about 25 minutes on two cores, which should have nothing else to do.
+and the processor seconds of an installation, the chapters, the site, an edit of one word of a chapter until
+its page is there, the tests without a browser and those in one; then seconds and megabytes of each chapter.
+Data are looked for as always (book/howto.md). It takes about 25 minutes on two cores, which should have
+nothing else to do.
 """
 
 import json

@@ -1,9 +1,9 @@
 """Name what the outputs of a chapter depend on, in one digest per chapter: it runs again when that changes.
 
-It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not; the pinned
-requirements and Python's version; the bands of its own claims and for which data they were set; the stored results that
-it names; and, where it imports what reads data or weights, those that are there. Text, captions, the wording of claims
-and all that makes pages of outputs run nothing.
+It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not; the
+pinned requirements and Python's version; the bands of its own claims and for which data they were set; the
+stored results that it names; and, where it imports what reads data or weights, those that are there. Text,
+captions, the wording of claims and all that makes pages of outputs run nothing.
 """
 
 import ast

@@ -2,10 +2,10 @@
 
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
-Each chapter whose digest (book_digest.py) has no outputs yet runs in a kernel of its own, two at a time. Outputs of
-those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the build of the pages
-executes nothing; one that failed shows its traceback and lies in _build/failed, to be looked at, unless its kernel
-died. Chapters are named by file (`04_convergence`).
+Each chapter whose digest (book_digest.py) has no outputs yet runs in a kernel of its own, two at a time.
+Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the
+build of the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be
+looked at, unless its kernel died. Chapters are named by file (`04_convergence`).
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Solutions as folds, and exercises and proofs without the sections that share an id on every page.
 
-sphinx-exercise and sphinx-proof wrap what they hold in sections without a title. The fold that sphinx-exercise offers
-is a script's; sphinx-design's is the browser's own, which a keyboard opens.
+sphinx-exercise and sphinx-proof wrap what they hold in sections without a title. The fold that
+sphinx-exercise offers is a script's; sphinx-design's is the browser's own, which a keyboard opens.
 """
 
 from docutils import nodes

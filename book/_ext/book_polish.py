@@ -1,9 +1,9 @@
 """What the finished pages still need: true minus signs, small repairs, MathJax, and the scripts of moving figures.
 
-Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen reader and a
-keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong. MathJax 3 comes from
-the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no connection. Of its 15 MB the
-book needs one bundle and one folder of fonts.
+Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen
+reader and a keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong.
+MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no
+connection. Of its 15 MB the book needs one bundle and one folder of fonts.
 """
 
 import re

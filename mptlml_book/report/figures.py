@@ -90,9 +90,9 @@ def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
 def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
-    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits` decimals.
-    still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what it shows.
-    Raises ValueError: a number that is not finite.
+    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits`
+    decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what
+    it shows. Raises ValueError: a number that is not finite.
     """
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")  # no end of the script
@@ -106,8 +106,9 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
 def picture(figure: Figure, key: str) -> str:
     """A figure, then closed, as HTML that fits a wide page and a phone. Its ids begin with `key`.
 
-    Panels become pictures of their own, which stand side by side where there is room; a figure with one panel is drawn
-    a second time for a phone. What holds an image, or a legend or title for all of its panels, stays in one piece.
+    Panels become pictures of their own, which stand side by side where there is room; a figure with one panel
+    is drawn a second time for a phone. What holds an image, or a legend or title for all of its panels, stays
+    in one piece.
     """
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
