@@ -39,7 +39,8 @@ def link_code(app, pagename, templatename, context, doctree):
         before, name = match[1], match[2]
         room, _, own = (f"{known.get(before, '')}.{name}" if before else known.get(name, "")).rpartition(".")
         for full, entry in entries.items():  # a package shows what its modules define
-            if room and full.startswith(f"{room}.") and full.endswith(f".{own}") and entry.objtype != "method":
+            inside = full.startswith(f"{room}.") and entry.objtype in ("class", "function")
+            if own and full.endswith(f".{own}") and (inside or full.endswith(f".{room.rpartition('.')[2]}.{own}")):
                 address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
                 span = f'<span class="n">{name}</span>'
                 return match[0].removesuffix(span) + f'<a href="{address}">{span}</a>'
