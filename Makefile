@@ -37,6 +37,8 @@ export JUPYTER_CONFIG_DIR := $(CURDIR)/_build/.jupyter
 export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
 export PYDEVD_DISABLE_FILE_VALIDATION := 1
 unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
+# Each kernel imports 3,000 modules: what one has compiled is kept for the next, also where a container says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish wheel address clean distclean
