@@ -1,4 +1,4 @@
-"""The book around the chapters: what each depends on, how it is run and kept, what its records say, the built site."""
+"""The book around the chapters: what each depends on, how it is run and kept, its records, the built site."""
 
 import csv
 import json
@@ -35,7 +35,7 @@ FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
 SCHEMA = json.loads(book_records.SCHEMA.read_text())
 
 
-# A digest knows what its chapter depends on, and nothing else ------------------------------------------------------
+# A digest knows what its chapter depends on, and nothing else -----------------------------------------------
 
 EVERY = {path.stem[:2] for path in CHAPTERS}
 EDITS = {  # file: (what is put in place of what, the chapters that run)
@@ -60,7 +60,7 @@ def digests(root):
 
 def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path):
     for folder in ("mptlml", "mptlml_book", "book", "notebooks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "*.ipynb"))
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc", "*.ipynb"))
     for name in ("requirements.txt", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     before, found = digests(tmp_path), {}
@@ -111,7 +111,7 @@ def test_the_digest_sees_the_data_at_hand_wherever_they_lie(little_book, monkeyp
     assert book_digest.digest(reads, little_book) == found != without
 
 
-# The executor ------------------------------------------------------------------------------------------------------
+# The executor -----------------------------------------------------------------------------------------------
 
 def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, capfd):
     (little_book / "data").mkdir()
@@ -211,7 +211,8 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
            "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with (little_book / "said").open("w") as out:
-        running = psutil.Popen([sys.executable, "-c", code], start_new_session=True, stdout=out, stderr=out, env=env)
+        command = [sys.executable, "-c", code]
+        running = psutil.Popen(command, start_new_session=True, stdout=out, stderr=out, env=env)
     below, last = [], time.monotonic() + 300
     try:
         while not book_execute.executed_chapter(quick, little_book):
@@ -228,7 +229,8 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
         print(said)
     assert below and not left
     assert said.endswith("stopped; chapters that had passed are kept\n") and "Traceback" not in said
-    assert book_execute.executed_chapter(quick, little_book) and not book_execute.executed_chapter(slow, little_book)
+    assert book_execute.executed_chapter(quick, little_book)
+    assert not book_execute.executed_chapter(slow, little_book)
 
 
 @pytest.mark.parametrize(("words", "message"), [
@@ -250,7 +252,7 @@ def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, messa
     assert done.returncode and message in done.stdout + done.stderr
 
 
-# What the chapters said --------------------------------------------------------------------------------------------
+# What the chapters said -------------------------------------------------------------------------------------
 
 CLAIM = {"id": "a", "chapter": "01_one", "kind": "exact", "place": "Table 1", "statement": "1 < 2, {value}.",
          "paper": None, "unit": "nats", "band": [1, 2], "why": "a law", "verdict": "new", "format": ".2f",
@@ -261,7 +263,7 @@ COST = {"kind": "cost", "chapter": "01_one", "seconds": 12.34, "megabytes": 9, "
 
 @pytest.fixture
 def said(little_book):
-    """What the pages are told of a book with a chapter that ran, one that did not, and two claims, one not run."""
+    """What the pages are told of a book with a chapter that ran, one that did not, and a claim not run."""
     (little_book / "book" / "claims.yml").write_text(yaml.safe_dump([CLAIM, CLAIM | {"id": "b", "paper": "3"}]))
     (little_book / "book" / "data_sets.yml").write_text('01_one: {"0a": nine <images>}')
     claim = {"kind": "claim", "id": "a", "value": 1.5, "stderr": 0.1, "spread": None, "seeds": None, "cases": 4000}
@@ -302,7 +304,7 @@ def test_what_chapters_said_is_gathered_drawn_and_given_to_the_site(said, tmp_pa
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
 
 
-# What was built ----------------------------------------------------------------------------------------------------
+# What was built ---------------------------------------------------------------------------------------------
 
 def test_a_name_is_glued_once_in_the_book(built_site):
     chapters = book_records.read_records(ROOT)["chapters"].values()
@@ -317,7 +319,7 @@ REMOTE = re.compile(r"""\b(?:src|srcset|poster)=["'](?:https?:)?//|(?:url\(|@imp
 
 
 def test_no_page_and_no_style_loads_from_elsewhere(built_site):
-    """Also what no visit in a browser asks for: styles for print, pictures that wait until they are scrolled to."""
+    """Also what no visit in a browser asks for: styles for print, pictures that wait to be scrolled to."""
     files = [path for path in built_site.rglob("*.*") if path.suffix in {".html", ".css"}]
     assert [path for path in files if REMOTE.search(path.read_text(encoding="utf-8"))] == []
 
@@ -369,7 +371,7 @@ def test_a_passport_has_its_twin_numbers_data_and_cost(figure, page):
     section = passport.find(id=f"passport-{figure['id']}").find_parent("section")
     name, anchor = f"notebooks/{figure['chapter']}", figure["anchor"]
     assert section.select(f'a[href="../{name}.html#{anchor}"]')
-    first = next(other for other in FIGURES if other["anchor"] == anchor)  # a picture of two panels is shown once
+    first = next(other for other in FIGURES if other["anchor"] == anchor)  # shown once
     shown = passport.find(id=f"passport-{first['id']}").find_parent("section").select_one("div.twin")
     ours, theirs = (re.sub(' id="[^"]*"', "", str(place.select("svg, table")[-1]))
                     for place in (shown, page(name).find(id=anchor)))

@@ -45,7 +45,7 @@ def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
 
 
 def test_the_readme_shows_code_that_runs(capsys):
-    """Its last two lines print the area with its error, and the exact value: they agree within four errors."""
+    """Its last two lines print the area with its error, and the exact value, which agree."""
     exec(blocks("README.md")[0], {})
     said = capsys.readouterr().out
     mean, error, exact = map(float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said).groups())
@@ -108,7 +108,7 @@ def test_one_version():
 
 
 def test_a_figures_cell_shows_nothing_but_the_figure():
-    """A second output would be a second figure of the same name; a claim that a sentence names has its story there."""
+    """A second output would be a second figure of its name; a claim in a sentence has its story there."""
     found = []
     for path in book_digest.chapters():
         chapter = book_digest.read_chapter(path)
@@ -131,7 +131,7 @@ def test_a_chapter_has_its_twin_without_outputs(path):
     assert twin.cells == source.cells, "run `make pairs`"
 
 
-# Stored results -----------------------------------------------------------------------------------------------------
+# Stored results ---------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
@@ -151,7 +151,7 @@ PLANS += [(known_language, group) for group in known_language.PLAN]
 
 @pytest.mark.parametrize(("module", "words"), [(module, words) for module, *words in PLANS], ids=str)
 def test_a_stored_file_holds_what_its_plan_says(module, words, monkeypatch):
-    """Its fields, and no line but of a unit, whose parts stand in it; `make repeat` holds the numbers to theirs."""
+    """Its fields, and no line but of a unit, whose parts stand in it; `make repeat` checks the numbers."""
     asked = []
     monkeypatch.setattr(module, "write_results", lambda *given: asked.append(given))
     module.main(*words)
@@ -202,7 +202,7 @@ def test_a_week_repeats_one_unit_in_place(stored, monkeypatch, capfd):
         stored(lines_of(0), units=[("cifar", 1)])
 
 
-# The history of the bands --------------------------------------------------------------------------------------------
+# The history of the bands -----------------------------------------------------------------------------------
 
 BAND = re.compile(r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE)
 
@@ -221,7 +221,7 @@ def bands_of(commit):
 
 
 def test_the_history_shows_which_bands_came_before_their_chapters():
-    """The commit that set a claim's band, as it is, lies before the first one in which a chapter makes the claim."""
+    """The commit that set a claim's band, as it is, lies before the first in which a chapter makes it."""
     if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository").strip() == "true":
         pytest.skip("the history is not here")
     known = {name: tuple(map(float, entry["band"])) for name, entry in claims().items()}

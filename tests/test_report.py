@@ -33,7 +33,7 @@ ROOT, CLAIMS = Path(__file__).parents[1], Path("book", "claims.yml")
 
 @pytest.fixture(autouse=True)
 def shown(tmp_path, monkeypatch):
-    """Everything that a chapter displays, [(content, metadata)]. The book around it has three claims, two chapters."""
+    """Everything that a chapter displays, [(content, metadata)], in a book of three claims, two chapters."""
     monkeypatch.chdir(tmp_path)
     CLAIMS.parent.mkdir()
     CLAIMS.write_text(THREE)
@@ -159,7 +159,7 @@ def test_a_publisher_asks_for_real_data(shown, monkeypatch):
     ("before", 1.5, "other data"), ("after", 3.0, "other data"), ("exact", 1.5, "partly"), ("exact", 3.0, "stops"),
     ("stored", 1.5, "partly"), ("stored", 3.0, "other data")])
 def test_on_other_data_a_band_that_was_set_for_some_stops_no_build(kind, value, outcome, shown):
-    """An identity holds on any data. What is read from a file is inside its band; a run held against it may not be."""
+    """An identity holds on any data; what is read from a file is inside its band, a run may not be."""
     CLAIMS.write_text(THREE.replace("kind: before", f"kind: {kind}"))
     report.data_used(some_data())
     with nullcontext() if 1 <= value <= 2 else pytest.raises(report.ClaimError):

@@ -9,11 +9,11 @@ from docutils import nodes
 # A name in highlighted code, perhaps of what stands before its dot, that is not a keyword
 NAME = re.compile(r'(?:<span class="n">(\w+)</span><span class="o">\.</span>)?<span class="n">(\w+)</span>'
                   r'(?!<span class="o">=</span>)')
-PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # of names and signs: half of what code weighs
+PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # half of what code weighs
 
 
 def plain_to_rst(lines: list[str]) -> list[str]:
-    """A plain docstring, with `[N, D]` and x_j, as reStructuredText: only `code` and indented formulas are markup."""
+    """A plain docstring as reStructuredText, in which only `code` and indented formulas are markup."""
     out = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(lines).strip("\n")):
         if paragraph.startswith("    "):
@@ -27,7 +27,7 @@ def plain_to_rst(lines: list[str]) -> list[str]:
 
 
 def link_code(app, pagename, templatename, context, doctree):
-    """Link the names that a page imports from our packages, in its code; leave out what gives it no colour."""
+    """Link the names that a page imports from our packages; leave out what gives its code no colour."""
     if doctree is None or app.builder.name != "html":
         return
     known, entries = {}, app.env.get_domain("py").objects

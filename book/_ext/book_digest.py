@@ -29,7 +29,7 @@ def chapters(root: Path = ROOT) -> list[Path]:
 
 
 def read_chapter(path: Path, text: str | None = None) -> nbformat.NotebookNode:
-    """A chapter (or other `text` in its place) as the book's reader sees it, with the line where each cell begins."""
+    """A chapter (or other `text`) as the book's reader sees it, with the line where each cell begins."""
     return read_myst_markdown_notebook(text or path.read_text(encoding="utf-8"), add_source_map=True)
 
 
@@ -59,7 +59,7 @@ def imports(code: str, folder: tuple[str, ...] = ()) -> list[tuple[str, str]]:
 
 
 class Package:
-    """The code of our packages, {module: text}, and where the names that some code imports from them are defined."""
+    """The code of our packages, {module: text}, and where the names that code imports are defined."""
 
     def __init__(self, root: Path) -> None:
         paths = {path: path.relative_to(root).with_suffix("").parts for path in root.glob("mptlml*/**/*.py")}
@@ -68,7 +68,7 @@ class Package:
         self.folder = {name: paths[path][:-1] for path, name in names.items()}
 
     def defining(self, name: str) -> str:
-        """The module that `name`, in dots, is or comes from, re-exports followed to their source; "" for no module."""
+        """The module that `name`, in dots, is or comes from, through re-exports; "" for none."""
         if not name or name in self.code:
             return name
         parent, _, last = name.rpartition(".")

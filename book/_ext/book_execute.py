@@ -29,10 +29,10 @@ from nbclient.exceptions import CellExecutionError
 
 
 def run_one(path: Path, root: Path) -> nbformat.NotebookNode:
-    """The chapter with its outputs. Raises what stopped it; an error in a cell is kept in _build/failed too."""
-    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two kernels share the cores
+    """The chapter with its outputs. Raises what stopped it; an error is kept in _build/failed too."""
+    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two share the cores
     for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
-        if os.path.isdir(env.get(name, "")):  # kernels start in another folder, where a relative path is another one
+        if os.path.isdir(env.get(name, "")):  # for the kernel starts in another folder
             env[name] = os.path.abspath(env[name])
     began, notebook = time.monotonic(), read_chapter(path)
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", extra_arguments=["--log-level=ERROR"],
@@ -51,7 +51,7 @@ def run_one(path: Path, root: Path) -> nbformat.NotebookNode:
 
 
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
-    """Run the chapters; yield each that passes, with its outputs. Stopped, it leaves nothing that they have started."""
+    """Run the chapters; yield each that passes, with its outputs. Stopped, it ends all that they started."""
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(run_one, path, root): path for path in paths}
         try:
@@ -70,7 +70,7 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path,
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
-    """Run the chapters that are out of date, and keep the outputs of those that passed; the names of the others."""
+    """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others."""
     stale = {path: digest(path, root) for path in wanted if executed_chapter(path, root) is None}
     if not stale:
         print(f"nothing to execute: all {len(wanted)} chapters were run for these very sources", flush=True)
@@ -93,7 +93,7 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
 
 
 def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
-    """Bring the named chapters (all by default) up to date, and gather what all said; 0 if they all are now."""
+    """Bring the named chapters (all by default) up to date, and gather what all said; 0 if they are now."""
     known = {path.stem: path for path in chapters(root)}
     unknown = sorted(set(names) - set(known))
     if unknown:

@@ -29,7 +29,7 @@ DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[
                        re.DOTALL | re.MULTILINE)
 ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
 FORMULA = re.compile(r"\$\$?[^$]+\$\$?")
-NARROW = re.compile(r'<div class="narrow".*?</svg>\s*</div>', re.DOTALL)  # a drawing's second form, for a phone
+NARROW = re.compile(r'<div class="narrow".*?</svg>\s*</div>', re.DOTALL)  # for a phone
 
 
 @cache
@@ -92,7 +92,7 @@ class Page:
         return self._leading(label, found[1]) if label in self.links else found[0]
 
     def _leading(self, label: str, words: str) -> str:
-        """Words, or those of the page where there are none, and where its address is known a link to what they name."""
+        """Words, else those of the page; where its address is known, as a link to what they name."""
         link = self.links.get(label)
         words = words or (link.get_text() if link else label)
         return f"[{words}]({urljoin(self.address, link['href'])})" if link and self.address else words
@@ -109,18 +109,18 @@ class Page:
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
         if kind.startswith("solution"):
             return "**Solution**" * (kind == "solution-start")
-        body = FORMULA.sub(lambda formula: " ".join(formula[0].split()), body)  # the sign > would be part of it
+        body = FORMULA.sub(lambda formula: " ".join(formula[0].split()), body)  # else > is part of it
         lines = [f"**{named or title or kind.rpartition(':')[2].capitalize()}**", "", *body.splitlines()]
         return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
 def image(svg: str, alt: str) -> str:
-    """A drawing as an image in HTML: many readers of notebooks show neither a bare drawing nor one in Markdown."""
+    """A drawing as an image in HTML: many readers show neither a bare drawing nor one in Markdown."""
     return f'<img alt="{html.escape(alt)}" src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}">'
 
 
 def shown(output: nbformat.NotebookNode, alt: str) -> nbformat.NotebookNode | None:
-    """An output as any reader of notebooks shows it, drawings with their `alt`; None for what only the pages use."""
+    """An output as any reader shows it, drawings with their `alt`; None for what only the pages use."""
     data = output.get("data", {})
     if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
         return None

@@ -30,7 +30,7 @@ KEPT = 4  # outputs kept of each chapter, newest first: going back to old source
 
 @contextmanager
 def locked(path: Path) -> Iterator[TextIO]:
-    """Hold a lock file, yielded open; whoever asks for it meanwhile waits, in this process or another, and says so."""
+    """Hold a lock file, yielded open; whoever asks for it meanwhile waits, and says so."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         try:
@@ -56,7 +56,7 @@ def keep(notebook: nbformat.NotebookNode, target: Path) -> None:
 
 
 def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode | None:
-    """The chapter as it is written today, with the outputs of its code; None where it has not run for its sources."""
+    """The chapter as it is today, with the outputs of its code; None where it has not run for its sources."""
     kept, notebook = place(path, digest(path, root), root), read_chapter(path, text)
     if not kept.is_file():
         return None
@@ -68,7 +68,7 @@ def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> 
 
 
 def records_of(notebook: nbformat.NotebookNode) -> list[dict]:
-    """The records that a chapter emitted, in order, each with the name of the figure, if any, whose cell emitted it."""
+    """The records that a chapter emitted, in order, each with the name of its cell's figure, if any."""
     found = []
     for cell in code_cells(notebook):
         figure = cell.metadata.get("mystnb", {}).get("figure", {}).get("name", "")
@@ -95,7 +95,7 @@ def account(notebook: nbformat.NotebookNode | None) -> dict | None:
 
 
 def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
-    """A claim as claims.json has it: its entry in claims.yml and what its chapter measured, in `seconds` altogether."""
+    """A claim as claims.json has it: its entry in claims.yml, and what its chapter measured in `seconds`."""
     return {
         **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
@@ -131,5 +131,5 @@ def gather(root: Path = ROOT) -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # who waits is stopped without a traceback
     with locked(ROOT / "_build" / ".site.lock") as file:
-        os.set_inheritable(file.fileno(), True)  # held by the command and all that it starts, until the last has ended
+        os.set_inheritable(file.fileno(), True)  # until all that it starts has ended
         os.execvp(sys.argv[1], sys.argv[1:])

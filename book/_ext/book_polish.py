@@ -52,12 +52,12 @@ def unbroken(text):
 
 
 def _write_numbers(app, doctree, docname):
-    """Glued numbers get true minus signs; no line ends beside ± or ×, or between a formula and what closes it."""
+    """True minus signs; no line ends beside ± or ×, or between a formula and what closes it."""
     for node in list(doctree.findall(nodes.inline)):
         if "pasted-text" in node["classes"]:
             node[:] = [nodes.Text(minus(node.astext()))]
         after = node.next_node(descend=False, siblings=True)
-        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # so that its mark comes last
+        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
             node += nodes.Text("%")
             after.parent.replace(after, nodes.Text(after[1:]))
     for text in list(doctree.findall(nodes.Text)):

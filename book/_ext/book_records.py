@@ -40,7 +40,7 @@ SCHEMA = HERE.parent / "claims.schema.json"
 
 
 def typeset(text: str) -> str:
-    """Text with apostrophes as elsewhere on the pages; a number with its power or its error stays on one line."""
+    """Text with apostrophes as on the pages; a number stays on one line with its power or its error."""
     return unbroken(text.replace("'", "’"))
 
 
@@ -55,7 +55,7 @@ TEMPLATE = PAGES.get_template("book_records.html").module
 
 @cache
 def read_records(root: Path) -> dict:
-    """The records of all chapters, as the executor gathered them (book_outputs.py), and what else the pages need."""
+    """The records of all chapters (book_outputs.py), and what else the pages need."""
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     count = Counter(claim["verdict"] for claim in found["claims"])
     missing, other = count[NOT_RUN], count[OTHER_DATA]
@@ -69,14 +69,14 @@ def read_records(root: Path) -> dict:
 
 
 def read_figures(root: Path, found: list[dict]) -> list[dict]:
-    """The paper's figures, in its order, each with the claims that it names by id or pattern (`linvae-*-script`)."""
+    """The paper's figures, in its order, each with the claims that it names by id or pattern."""
     figures = yaml.safe_load((root / "book" / "figures.yml").read_text(encoding="utf-8"))
     return [figure | {"found": [claim for name in figure["claims"] for claim in found
                                 if fnmatchcase(claim["id"], name)]} for figure in figures]
 
 
 def drawn(record: dict, book: dict, text: str = "") -> str:
-    """A record as its page shows it: HTML, or nothing. A claim that the chapter's `text` names has its story there."""
+    """A record as its page shows it: HTML, or nothing. A claim that `text` names has its story there."""
     if record["kind"] == "claim":
         found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
         if not found:  # its chapter did not close: see `problems`

@@ -1,4 +1,4 @@
-"""After an edit that changes a title, a label or a number all pages are written again, for each may show it."""
+"""After an edit of a title, a label or a number all pages are written again, for each may show it."""
 
 
 def _titles(env) -> str:
