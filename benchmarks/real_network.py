@@ -100,7 +100,7 @@ def chosen_rates():
     runs = pd.read_csv(FOLDER / "real_network_rates.csv", comment="#")
     runs = runs[runs.step == study.NUM_STEPS]
     columns = runs[[f"at {rate:g}" for rate in study.RATES]].to_numpy().T
-    areas = pd.Series(RateCurve(np.array(study.RATES), columns, runs.tokens.to_numpy(), 1).row_areas, runs.index)
+    areas = pd.Series(RateCurve(np.array(study.RATES), columns, runs.tokens.to_numpy()).row_areas, runs.index)
     return areas.groupby([runs.scheme, runs.learning_rate]).mean().unstack().idxmax(axis=1).to_dict()
 
 

@@ -25,12 +25,14 @@ Draw = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class Totals(NamedTuple):
-    """For each of N rows [N]: total, its standard error, the degrees of freedom of that, and how many draws it took."""
+    """For each of N rows [N]: total, its standard error, the degrees of freedom of that, how many draws it took, and
+    whether they were enough."""
 
     mean: np.ndarray
     stderr: np.ndarray
     dof: np.ndarray
     draws: np.ndarray
+    reached: np.ndarray
 
 
 def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.ndarray, num_passes: int, error: float,
@@ -77,6 +79,7 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
     """
     squares, sums, pairs = np.zeros((3, 2, *width.shape))  # [half, B, N], of pairs: half a squared difference, the mean
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
+    reached = np.ones(pairs.shape[::2], dtype=bool)  # [half, N]
     while more.any():
         cell = np.repeat(np.arange(more.size), more.ravel())
         part = np.arange(len(cell)) - np.repeat(more.ravel().cumsum() - more.ravel(), more.ravel())
@@ -87,13 +90,16 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
         for total, new in ((squares, np.diff(value)[:, 0] ** 2 / 2), (sums, value.mean(1))):
             np.add.at(total.reshape(-1), cell, new)
         pairs = pairs + more
-        more = _next_pairs(width, _noise(squares, pairs)[::-1], pairs, error, most)
+        spread = width * np.sqrt(_noise(squares, pairs)[::-1])  # of a half's blocks, as the other half has found it
+        reached = np.less_equal(_variance(spread, width, pairs), 2 * error**2)
+        more = _next_pairs(width, spread, pairs, reached, error, most)
     seen = np.maximum(pairs, 1)
     by_block = width**2 * squares / seen / (2 * seen) / 4  # the variance that each adds to the mean of the halves
     variance = by_block.sum((0, 1))
     fourth = (by_block**2 / seen).sum((0, 1))
     dof = np.divide(variance**2, fourth, out=np.full_like(variance, np.inf), where=fourth > 0)
-    return Totals((width * sums / seen).sum((0, 1)) / 2, np.sqrt(variance), dof, 2 * pairs.sum((0, 1)).astype(int))
+    mean = (width * sums / seen).sum((0, 1)) / 2
+    return Totals(mean, np.sqrt(variance), dof, 2 * pairs.sum((0, 1)).astype(int), np.all(reached, 0))
 
 
 def _noise(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -104,15 +110,20 @@ def _noise(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     return (squares + prior) / (pairs + PRIOR)
 
 
-def _next_pairs(width: np.ndarray, noise: np.ndarray, pairs: np.ndarray, error: float, most: int) -> np.ndarray:
+def _variance(spread: np.ndarray, width: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """The variance of the total of each half [half, N] after so many pairs from each block [half, B, N]."""
+    return (spread**2 / (2 * np.where(width > 0, pairs, 1))).sum(1)
+
+
+def _next_pairs(width: np.ndarray, spread: np.ndarray, pairs: np.ndarray, reached: np.ndarray, error: float,
+                most: int) -> np.ndarray:
     """How many pairs the halves draw next from each block: whole numbers [half, B, N], none where enough are drawn."""
-    spread = width * np.sqrt(noise)
     share = np.divide(spread, spread.sum(1, keepdims=True), out=np.zeros_like(spread), where=spread > 0)
     share = (1 - EVEN) * share + EVEN * width / np.maximum(width.sum(0), 1)
     held = pairs.sum(1)  # [half, N]
-    now, ideal = ((spread**2 / (2 * np.where(width > 0, np.maximum(of, 1e-12), 1))).sum(1) for of in (pairs, share))
+    ideal = _variance(spread, width, share)
     wanted = np.minimum(np.minimum(ideal / (2 * error**2), GROWTH * held), most // 4)
-    room = np.where(now > 2 * error**2, np.maximum(wanted, np.minimum(held + 1, most // 4)) - held, 0)
+    room = np.where(reached, 0, np.maximum(wanted, np.minimum(held + 1, most // 4)) - held)
     lacking = np.maximum(wanted[:, None] * share - pairs, 0)
     more = np.round(lacking * np.minimum(1, np.divide(room, lacking.sum(1), out=np.zeros_like(room),
                                                       where=lacking.sum(1) > 0))[:, None])

@@ -31,12 +31,15 @@ class Estimate:
 
 
 class RowEstimates(NamedTuple):
-    """For each of N rows [N]: mean and standard error in nats, its degrees of freedom, passes taken."""
+    """For each of N rows [N]: mean and standard error in nats, its degrees of freedom, passes taken, and whether
+    they reached the error asked for, if any was.
+    """
 
     mean: Tensor
     stderr: Tensor
     dof: Tensor
     passes: Tensor
+    reached: Tensor
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,8 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
 
 
 def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEstimates:
-    return RowEstimates(mean, stderr, torch.full_like(stderr, dof), torch.full_like(stderr, passes, dtype=torch.int64))
+    return RowEstimates(mean, stderr, torch.full_like(stderr, dof), torch.full_like(stderr, passes, dtype=torch.int64),
+                        torch.ones_like(stderr, dtype=torch.bool))
 
 
 def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, by_orders: bool,

@@ -114,6 +114,24 @@ def generator():
     return torch.Generator().manual_seed(1)
 
 
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Where a tiny masked language model of a few words lies, as transformers saves one."""
+    from fakes import saved_network
+
+    where = tmp_path_factory.mktemp("model")
+    saved_network(where, "the cat sat on the mat a dog ran")
+    return where
+
+
+@pytest.fixture(scope="session")
+def lm(folder):
+    """The model of `folder`, for tests that leave it as it is."""
+    from mptlml.text import MaskedLM
+
+    return MaskedLM.from_pretrained(str(folder), local_files_only=True)
+
+
 def global_states():
     """The states of the global random generators of torch, numpy and python, comparable with ==."""
     kind, keys, *rest = np.random.get_state()

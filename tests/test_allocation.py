@@ -5,15 +5,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from fakes import Says, one_nat_each, saved_network
+from fakes import Says, one_nat_each
 from scipy import stats
 from test_score import a_model
 
-from mptlml import draws, estimate_area, exact_curve
+from mptlml import estimate_area, exact_curve
 from mptlml.allocation import allocate, areas
-from mptlml.text import command
-from mptlml.text.corpus_scores import read_scores
-from mptlml.text.masked_lm import MaskedLM
 
 D, REPEATS = 60, 1000
 
@@ -114,13 +111,6 @@ def test_what_cannot_be_reached_is_refused(given, message, generator):
         estimate_area(one_nat_each(9), torch.zeros(1, 9), given.pop("num_passes"), generator=generator, **given)
 
 
-@pytest.fixture(scope="module")
-def lm(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    saved_network(folder, "the cat sat on the mat a dog ran")
-    return MaskedLM.from_pretrained(str(folder), local_files_only=True)
-
-
 def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):
     texts = ["the cat sat on the mat a dog", "a dog ran on the mat a cat sat on", "mat"] * 40
     found = lm.areas(texts, 10_000, error=0.1, generator=generator)
@@ -131,23 +121,3 @@ def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):
         assert abs(own.mean() - exact) < 4 * own.std() / 40**0.5 + 1e-5
         assert (found.stderr[k::3] <= 0.11).all() and own.std() < 0.13
     assert (found.passes[2::3] == 1).all() and found.passes[0] != found.passes[1]
-
-
-LONG = "the cat sat on the mat a dog"
-
-
-def test_the_command_measures_to_an_error(lm, tmp_path, capsys):
-    (tmp_path / "texts.txt").write_text(f"{LONG}\na dog ran\n")
-    words = ["score", str(tmp_path / "texts.txt"), "--model", lm.model.config.name_or_path, "--orders", "0",
-             "-o", str(tmp_path / "s.jsonl")]
-    command.main([*words, "--error", "0.01", "--passes", "5000"])
-    lines = read_scores(tmp_path / "s.jsonl")
-    found = lm.areas([LONG, "a dog ran"], 5000, error=0.01, generator=draws.seeded(0, 0))
-    assert [line["area"] for line in lines] == found.mean.tolist() and lines[0]["sizes"] == []
-    assert [line["passes"] for line in lines] == found.passes.tolist() and lines[0]["quadrature_error"] == 0
-    for more, message in ((["--overwrite", "--curve", str(tmp_path / "c.svg")], "leave out --curve"),
-                          (["--resume"], "was written with"), (["--passes", "64"], "at least 65"),
-                          (["--error", "nan"], "above 0")):
-        with pytest.raises(SystemExit) as left:
-            command.main([*words, "--error", "0.02", *more])
-        assert message in str(left.value) + capsys.readouterr().err

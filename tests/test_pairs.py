@@ -1,12 +1,12 @@
 """Pairs of texts: differences under shared masks by enumeration, the error of a sure sign, and single mutants."""
 
+import copy
 import itertools
 import math
 
 import numpy as np
 import pytest
 import torch
-from fakes import saved_network
 from scipy import stats
 
 from mptlml import draws, exact_curve
@@ -17,8 +17,9 @@ WILD = "the cat sat on the mat"
 
 
 @pytest.fixture(scope="module")
-def lm(tmp_path_factory):
-    made = saved_network(tmp_path_factory.mktemp("model"), "the cat sat on the mat a dog ran")
+def lm(lm):
+    """In double precision."""
+    made = copy.deepcopy(lm)
     made.model.double()
     return made
 
@@ -61,17 +62,16 @@ def test_weighted_shares_give_every_size_its_part(generator):
         assert ((size == m) * weight).mean().item() == pytest.approx(1 / 7, rel=2e-3)
 
 
-@pytest.mark.parametrize(("other", "saved"), [(WILD.replace("mat", "dog"), 2), (WILD + " a", 3)])
-def test_shared_masks_save_passes(lm, other, saved, generator):
+def test_shared_masks_save_passes(lm, generator):
     """Their variance, over that of masks of each text's own: how many times more passes those would take."""
-    ids = [lm.encode(text) for text in (WILD, other)]
+    ids = [lm.encode(text) for text in (WILD, WILD + " a")]
     both, values = shared_keys(*(part.tolist() for part in ids)), []
     share = draws.rand((400,), None, generator)
     for keys in (both, (both[0], [key + 20 for key in both[1]])):
         key = draws.rand((400, 40), None, generator)
         values.append(np.subtract(*(score(lm, part, hide(key[:, own], 1 - share)).numpy()
                                     for part, own in zip(ids, keys, strict=True))))
-    assert values[1].var() / values[0].var() > saved
+    assert values[1].var() / values[0].var() > 3
 
 
 def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
@@ -137,13 +137,6 @@ def test_single_mutants_are_those_of_a_loop(lm):
             assert found.errors[j, v].item() == pytest.approx(error.item(), abs=1e-9)
             holes = score(lm, mutant, torch.eye(6).bool()) - score(lm, ids, torch.eye(6).bool())
             assert found.masked_marginals[j, v].item() == pytest.approx(holes[j].item() / 6, abs=1e-9)
-
-
-def test_single_mutants_have_the_areas_of_all_masks(lm, generator):
-    found = single_mutants(lm, "the cat sat", ["dog"], num_passes=2000, generator=generator)
-    for j, text in enumerate(["dog cat sat", "the dog sat", "the cat dog"]):
-        truth = exact_area(lm, text) - exact_area(lm, "the cat sat")
-        assert abs(found.areas[j, 0] - truth) < 4 * found.errors[j, 0] < 0.2
 
 
 @pytest.mark.parametrize(("call", "message"), [

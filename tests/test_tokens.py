@@ -3,15 +3,14 @@
 import json
 import tempfile
 
-import fakes
 import pytest
 import torch
 import transformers
-from fakes import saved_network
+from fakes import random_network
 
-from mptlml import __version__, estimate_area, exact_curve
+from mptlml import estimate_area, exact_curve
 from mptlml.testing import check_model
-from mptlml.text import FromLogits, MaskedLM, command
+from mptlml.text import FromLogits, MaskedLM
 from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch
@@ -51,18 +50,6 @@ class Network(PreTrainedModel):
 '''
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    where = tmp_path_factory.mktemp("model")
-    saved_network(where, "the cat sat on the mat a dog ran")
-    return where
-
-
-@pytest.fixture(scope="module")
-def lm(folder):
-    return MaskedLM.from_pretrained(str(folder), local_files_only=True)
-
-
 def test_the_scores_of_tokens_are_spelt_and_sum_to_the_pseudo_log_likelihood(lm):
     found = lm.token_scores("the cat sat")
     assert found.tokens == ["the", "cat", "sat"]
@@ -75,7 +62,7 @@ def test_the_scores_of_tokens_are_spelt_and_sum_to_the_pseudo_log_likelihood(lm)
 
 def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
     """Kauf and Ivanova's rule, against a loop; and where all words are whole it changes nothing."""
-    lm = fakes.random_network(make_tokenizer(["the cat sat on the mats a dog"] * 9, 34))
+    lm = random_network(make_tokenizer(["the cat sat on the mats a dog"] * 9, 34))
     texts = ["the dog cats sat", "mats"]
     pieces = [lm.tokenizer.convert_ids_to_tokens(lm.encode(text).tolist()) for text in texts]
     assert any(piece.startswith("##") for piece in pieces[0])
@@ -200,9 +187,3 @@ def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
 def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
     inner = MaskedLM.from_pretrained(str(folder.parent), subfolder=folder.name, local_files_only=True)
     assert torch.equal(inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"]))
-
-
-def test_the_command_says_its_version(capsys):
-    with pytest.raises(SystemExit) as left:
-        command.main(["--version"])
-    assert left.value.code == 0 and capsys.readouterr().out == f"mptlml {__version__}\n"

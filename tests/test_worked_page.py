@@ -6,8 +6,7 @@ import pandas as pd
 from fakes import saved_network
 
 from benchmarks.score_your_own import BLOCK, PAGE, said
-from mptlml.text.corpus_scores import KEYS, TOKEN_KEYS, read_scores
-from mptlml.text.pairs import Comparison
+from mptlml.text.results import read_results
 
 
 def test_the_page_runs_as_it_stands(tmp_path):
@@ -20,6 +19,6 @@ def test_the_page_runs_as_it_stands(tmp_path):
         found = said(kind, code, tmp_path)
         assert re.sub(r"\S*\d\S*", "", found).split()[:6] == re.sub(r"\S*\d\S*", "", text).split()[:6] or not text
     assert len(pd.read_json(tmp_path / "scores.jsonl", lines=True)) == 3 and (tmp_path / "curve.svg").is_file()
-    for field in {*KEYS, *TOKEN_KEYS, *Comparison._fields, "first", "second"}:
+    fields = {field for name in ("scores", "pairs") for field in read_results(tmp_path / f"{name}.jsonl")[0]}
+    for field in fields | {"spellings", "token_scores", "left_to_right"}:
         assert f"`{field}`" in page, field
-    assert all(set(line) == KEYS for line in read_scores(tmp_path / "scores.jsonl"))

@@ -5,13 +5,15 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 STDIN = Path("-")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-FASTA = (".fasta", ".fa", ".faa")
+FASTA = (".fasta", ".fas", ".fa", ".faa")
+
+LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, that is a ValueError
 
 
 class Text(NamedTuple):
@@ -22,17 +24,25 @@ class Text(NamedTuple):
     name: str | None = None
 
 
-def read_texts(path: Path, column: str | None = None) -> list[Text]:
+class Row(NamedTuple):
+    """The line of its file on which a row of a table begins, and some of its cells."""
+
+    line: int
+    cells: list[str]
+
+
+def read_texts(path: Path, column: str | None = None, *, header: bool = True,
+               left_out: LeftOut | None = None) -> list[Text]:
     """The texts of a file, in order; blank ones are left out.
 
-    .csv and .tsv (and any file with `column`): a column, by its name in the first line, or by its number from 1 where
-    no line names it. .fasta, .fa, .faa: sequences, their letters with spaces between. Else one text per line. Any of
-    them may be gzipped. "-" is the standard input. Raises ValueError: nothing to be read, no such column, another
-    encoding than UTF-8; OSError.
+    .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa: sequences,
+    their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is the standard input.
+    Raises ValueError: nothing to be read, no such column, another encoding than UTF-8; OSError.
     """
     kind = _kind(path)
     if column is not None or kind in DELIMITERS:
-        found = [Text(line, cells[0]) for line, cells in read_columns(path, column and [column])]
+        rows = read_columns(path, column and [column], header=header, left_out=left_out)
+        found = [Text(row.line, row.cells[0]) for row in rows]
     elif kind in FASTA:
         found = list(_sequences(_content(path)))
     else:
@@ -43,10 +53,12 @@ def read_texts(path: Path, column: str | None = None) -> list[Text]:
     return found
 
 
-def read_columns(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, list[str]]]:
-    """The cells of some columns of a table, and the line of the file on which each row begins; blank rows are left out.
+def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = True,
+                 left_out: LeftOut | None = None) -> Iterator[Row]:
+    """Some columns of a table, row by row; blank rows are left out.
 
-    columns: as in `read_texts`, all by name or all by number. Raises ValueError as it.
+    columns: by their names in the first line, or by their numbers from 1. header: whether the first line names the
+    columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
     rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=DELIMITERS.get(_kind(path), "\t"), strict=True)
     places: list[int] | None = None
@@ -55,20 +67,29 @@ def read_columns(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[in
         for row in rows:
             line, before = before + 1, rows.line_num
             if places is None:
-                columns = columns or [""]
-                numbered = all(map(str.isdecimal, columns))
-                if not numbered and set(columns) - set(row):
-                    raise ValueError(f"{path} has the columns {', '.join(row)}: say which is meant")
-                places = [int(name) - 1 if numbered else row.index(name) for name in columns]
-                if not numbered:
+                places = _places(path, columns or [], row, header)
+                if header:
                     continue
             if not any(row):
                 continue
-            if not 0 <= min(places) <= max(places) < len(row):
-                raise ValueError(f"line {line} of {path} has {len(row)} columns, of which {columns} was asked for")
-            yield line, [row[place] for place in places]
+            if max(places) < len(row):
+                yield Row(line, [row[place] for place in places])
+                continue
+            message = f"line {line} of {path} has {len(row)} columns, of which {columns} was asked for"
+            if left_out is None:
+                raise ValueError(message)
+            left_out(message)
     except csv.Error as error:
         raise ValueError(f"{path} is no table: line {rows.line_num}: {error}") from None
+
+
+def _places(path: Path, columns: Sequence[str], first: list[str], header: bool) -> list[int]:
+    """Where in a row the columns are. Raises ValueError: one that there is not."""
+    if columns and all(column.isdecimal() and int(column) > 0 for column in columns):
+        return [int(column) - 1 for column in columns]
+    if not header or not columns or set(columns) - set(first):
+        raise ValueError(f"{path} has the columns {', '.join(first)}: say which is meant")
+    return [first.index(column) for column in columns]
 
 
 def is_plain(path: Path) -> bool:

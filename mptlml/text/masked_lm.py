@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 
 from .. import allocation, draws, score
 from ..checks import Sizes, check_choice, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
-from ..curve import RowEstimates
+from ..curve import RowEstimates, ScoreCurve
 from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
@@ -91,23 +91,26 @@ class MaskedLM(Passes):
             model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving a model writes into its own
         return cls(model, tokenizer, **options)
 
-    def encode(self, text: str) -> Tensor:
-        """A text's own tokens: ids, long [D]. Raises ValueError: no text, too long, special or unknown tokens in it."""
+    def encode(self, text: str, *, truncate: bool = False) -> Tensor:
+        """A text's own tokens: ids, long [D]. Raises ValueError: no text, too long, special or unknown tokens in it.
+
+        truncate: a text that is too long gives as many of its tokens as the model takes.
+        """
         if not isinstance(text, str):
             raise ValueError(f"give one text, a string, got {type(text).__name__}; curves and others take a list")
-        ids = self._ids(text)
+        ids = self.tokenise(text)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
-        if len(ids) > self.max_tokens:
+        if len(ids) > self.max_tokens and not truncate:
             raise ValueError(f"{len(ids)} tokens are more than the model's {self.max_tokens} ({text[:40]!r}...): "
-                             "shorten the text, or cut a corpus with blocks()")
-        return torch.tensor(ids)
+                             "shorten the text, say truncate=True, or cut a corpus with blocks()")
+        return torch.tensor(ids[: self.max_tokens])
 
     def sentences(self, texts: Sequence[str]) -> Corpus:
         """A Corpus whose rows are the texts, one each. Raises ValueError as `encode`, or for no text at all."""
         if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
             raise ValueError(f"give a list of at least one text, got {type(texts).__name__} {str(texts)[:40]!r}")
-        return Corpus([self.encode(text) for text in texts], [len(text.split()) for text in texts])
+        return Corpus([self.encode(text) for text in texts])
 
     def blocks(self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
@@ -118,20 +121,17 @@ class MaskedLM(Passes):
             raise ValueError(f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}")
         enough = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks") * num_tokens
         ids: list[int] = []
-        words = 0
         for text in texts:
             if len(ids) >= enough:
                 break
-            ids += self._ids(text)
-            words += len(text.split())
+            ids += self.tokenise(text)
         count = len(ids) // num_tokens if num_blocks is None else min(num_blocks, len(ids) // num_tokens)
         if count < (num_blocks or 1):
             raise ValueError(f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}")
-        rows = torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)
-        return Corpus(list(rows), [words * num_tokens / len(ids)] * count)
+        return Corpus(list(torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)))
 
-    def _ids(self, text: str) -> list[int]:
-        """The ids of a text's own tokens. Raises ValueError: special or unknown tokens among them."""
+    def tokenise(self, text: str) -> list[int]:
+        """The ids of a text's own tokens, however many. Raises ValueError: special or unknown tokens among them."""
         read = self.tokenizer(text, add_special_tokens=False, verbose=False)
         ids, unknown = read.input_ids, self.tokenizer.unk_token_id
         if (set(self.tokenizer.all_special_ids) - {unknown}).intersection(ids):
@@ -152,7 +152,7 @@ class MaskedLM(Passes):
         into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by a space.
         Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
         """
-        before_ids, after_ids = (self._ids(part) if part else [] for part in (before, after))
+        before_ids, after_ids = (self.tokenise(part) if part else [] for part in (before, after))
         room = self.max_tokens - len(before_ids) - len(after_ids)
         if room == self.max_tokens or room < 1:
             raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} that the "
@@ -197,8 +197,12 @@ class MaskedLM(Passes):
             scores = mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 corpus.num_words[i], scores.numpy())
+                                 scores.numpy())
         return found
+
+    def exact_curve(self, ids: Tensor) -> ScoreCurve:
+        """The curve of one text, ids [D] as `encode` makes them, over all of its masks: a ScoreCurve without noise."""
+        return score.exact_curve(self.at_length(len(ids)), ids[None])
 
     @torch.no_grad()
     def areas(self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float,
@@ -225,8 +229,7 @@ class MaskedLM(Passes):
         few = np.flatnonzero(sizes <= allocation.SHORT)
         found = allocation.areas(ask, np.where(sizes <= allocation.SHORT, 0, sizes), num_passes, error, generator)
         for i in few:
-            found.mean[i] = score.exact_curve(self.at_length(lengths[i]), corpus.rows[i][None]).area().mean
-            found.draws[i] = 2 ** lengths[i] - 1
+            found.mean[i], found.draws[i] = self.exact_curve(corpus.rows[i]).area().mean, 2 ** lengths[i] - 1
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
@@ -321,7 +324,7 @@ class MaskedLM(Passes):
         for i, answer in self.answers(lengths, [num_masks * len(rates)] * len(lengths), masked):
             at_rate = answer.split((sizes[i] * num_masks).tolist())
             scores[:, i] = [float(part.mean()) for part in at_rate]
-        return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths), math.fsum(corpus.num_words))
+        return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
         return texts if isinstance(texts, Corpus) else self.sentences(texts)

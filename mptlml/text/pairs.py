@@ -20,10 +20,12 @@ from .. import draws
 from ..checks import check_count
 from .masked_lm import MaskedLM, mean_by_mask
 from .passes import Rows
+from .text_curves import Corpus
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
 EFFECT = 0.05**0.5  # prior standard deviation of mean / deviation of rounds; small, so that few rounds decide nothing
 FIRST, GROWTH = 13, 1.25  # rounds before the first look; by how much they grow until the next
+LEAST_PASSES = 2 * STRATA * FIRST
 
 
 class Comparison(NamedTuple):
@@ -44,6 +46,38 @@ class Comparison(NamedTuple):
     left_to_right: float
 
 
+class Difference(NamedTuple):
+    """What rounds say of a pair: the first fields of its Comparison."""
+
+    difference: float
+    error: float
+    low: float
+    high: float
+    sure: bool
+    passes: int
+
+    @classmethod
+    def of(cls, rounds: np.ndarray, level: float) -> "Difference":
+        """Of the values of rounds."""
+        mean, error = float(rounds.mean()), float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
+        half = half_width(len(rounds), error, level)
+        return cls(mean, error, mean - half, mean + half, abs(mean) > half, 2 * STRATA * len(rounds))
+
+
+class Shares(NamedTuple):
+    """Shares t of the tokens that are hidden, in (0, 1], and their weights, [rounds, strata] each."""
+
+    share: Tensor
+    weight: Tensor
+
+
+class Keys(NamedTuple):
+    """Which key each token of two texts takes, numbered from 0."""
+
+    one: list[int]
+    other: list[int]
+
+
 class Mutants(NamedTuple):
     """All single mutants of a text of D tokens: row j, column v has words[v] at place j. Nats, minus the text's own.
 
@@ -57,7 +91,7 @@ class Mutants(NamedTuple):
     errors: Tensor
 
 
-def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]], *, num_passes: int = 10_000, level: float = 0.95,
+def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_passes: int = 10_000, level: float = 0.95,
             generator: Generator) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
 
@@ -65,19 +99,20 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]], *, num_passes: int =
     `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean
     of normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024, arXiv:2310.03722); the
     noise of masks is skewed, and what that does to the level is tested. It holds for each pair, not for all at once.
-    What is drawn for a pair follows from the generator and its place in the list. Raises ValueError: texts that cannot
-    be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
+    What is drawn for a pair follows from the generator and its place in the list. pairs: also a Corpus, whose rows are
+    the two texts of each pair in turn. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen
+    rounds, a level outside (0, 1).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    most = check_count(num_passes, "num_passes", at_least=2 * STRATA * FIRST) // (2 * STRATA)
-    corpus = lm.sentences([text for pair in pairs for text in pair])
+    most = check_count(num_passes, "num_passes", at_least=LEAST_PASSES) // (2 * STRATA)
+    corpus = pairs if isinstance(pairs, Corpus) else lm.sentences([text for pair in pairs for text in pair])
     ids, seed = corpus.rows, draws.seed(generator)
-    keys = [shared_keys(ids[2 * k].tolist(), ids[2 * k + 1].tolist()) for k in range(len(pairs))]
-    own = [draws.seeded(seed, k) for k in range(len(pairs))]
-    rounds = np.zeros((len(pairs), 0))
-    found: list[tuple[float, float, float, int]] = [(0.0, math.nan, math.inf, 0)] * len(pairs)
-    going = [*range(len(pairs))]
+    keys = [shared_keys(one.tolist(), other.tolist()) for one, other in zip(ids[::2], ids[1::2], strict=True)]
+    own = [draws.seeded(seed, k) for k in range(len(keys))]
+    rounds = np.zeros((len(keys), 0))
+    found: dict[int, Difference] = {}
+    going = [*range(len(keys))]
     while going and rounds.shape[1] < most:
         more = min(most, max(FIRST, math.ceil(rounds.shape[1] * GROWTH))) - rounds.shape[1]
         hidden, weight = {}, {}
@@ -87,18 +122,15 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]], *, num_passes: int =
             for side in (0, 1):
                 hidden[2 * k + side] = hide(key[:, keys[k][side]], share.flatten())
         areas = _areas(lm, ids, hidden)
-        new = np.full((len(pairs), more), np.nan)
+        new = np.full((len(keys), more), np.nan)
         for k in going:
             new[k] = ((areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()).mean(1)
         rounds = np.concatenate([rounds, new], 1)
-        count = rounds.shape[1]
-        for k in going:
-            mean, error = float(rounds[k].mean()), float(rounds[k].std(ddof=1)) / math.sqrt(count)
-            found[k] = mean, error, half_width(count, error, level), 2 * STRATA * count
-        going = [k for k in going if abs(found[k][0]) <= found[k][2] and found[k][1] > 0]
+        found |= {k: Difference.of(rounds[k], level) for k in going}
+        going = [k for k in going if not found[k].sure and found[k].error > 0]
     exact = [-lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0] for later in ("none", "all")]
-    return [Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, pseudo, left)
-            for (mean, error, half, passes), pseudo, left in zip(found, *map(Tensor.tolist, exact), strict=True)]
+    return [Comparison(*found[k], pseudo, left) for k, (pseudo, left) in
+            enumerate(zip(*map(Tensor.tolist, exact), strict=True))]
 
 
 @torch.no_grad()
@@ -145,8 +177,8 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
                    pairs.square().sum(0).sqrt() / num_passes)
 
 
-def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> tuple[Tensor, Tensor]:
-    """Shares t in (0, 1] and their weights, [rounds, strata] each: the mean of weight x f(t) is that of f over (0, 1].
+def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> Shares:
+    """Shares t and their weights: the mean of weight x f(t) is that of f over (0, 1].
 
     Half of the strata are equal parts of t, half of log(t + 1 / D).
     """
@@ -154,7 +186,7 @@ def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> t
     place = 1 - (torch.arange(strata) % half + draws.rand((rounds, strata), None, generator)) / half
     span = math.log1p(num_tokens)  # of the logarithm
     share = torch.where(torch.arange(strata) < half, place, least * torch.expm1(place * span))
-    return share, 2 / (1 + 1 / ((share + least) * span))
+    return Shares(share, 2 / (1 + 1 / ((share + least) * span)))
 
 
 def hide(keys: Tensor, share: Tensor) -> Tensor:
@@ -163,8 +195,8 @@ def hide(keys: Tensor, share: Tensor) -> Tensor:
     return keys.argsort(-1).argsort(-1) < size[:, None]
 
 
-def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]:
-    """Which key each token of two texts takes, numbered from 0: what they have in common, in order, takes the same.
+def shared_keys(one: list[int], other: list[int]) -> Keys:
+    """The keys of two texts: what they have in common, in order, takes the same.
 
     So do tokens that stand in for each other, as many as both have between what is common.
     """
@@ -172,7 +204,7 @@ def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]
     for _, start, stop, begin, end in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         both = min(stop - start, end - begin)
         there[begin: begin + both] = range(start, start + both)
-    return [*range(len(one))], there
+    return Keys([*range(len(one))], there)
 
 
 def half_width(count: int, error: float, level: float) -> float:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock, get_ident
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -46,9 +46,25 @@ class Rows:
         """The text ids [D] with `instead` (a token, or [n, D]) where `hidden` [n, D], and asked about there."""
         return cls(ids.expand_as(hidden), torch.where(hidden, instead, ids), hidden)
 
+    @classmethod
+    def together(cls, parts: Sequence["Rows"]) -> "Rows":
+        """The rows of several texts, which end in NO_TOKEN where another text is longer."""
+        more = [(0, max(part.ids.shape[1] for part in parts) - part.ids.shape[1]) for part in parts]
+        return cls(torch.cat([pad(part.ids, by, value=NO_TOKEN) for part, by in zip(parts, more, strict=True)]),
+                   torch.cat([pad(part.shown, by) for part, by in zip(parts, more, strict=True)]),
+                   torch.cat([pad(part.asked, by) for part, by in zip(parts, more, strict=True)]))
+
     def part(self, start: int, stop: int) -> "Rows":
         """Rows start, ..., stop - 1."""
         return Rows(self.ids[start: stop], self.shown[start: stop], self.asked[start: stop])
+
+
+class Part(NamedTuple):
+    """Rows start, ..., stop - 1 of a text, by its place in the list."""
+
+    text: int
+    start: int
+    stop: int
 
 
 class Passes:
@@ -71,6 +87,7 @@ class Passes:
         if not hasattr(table, "num_embeddings"):
             raise ValueError(f"{type(model).__name__} has no table of word embeddings: {ADVICE}")
         self.vocab_size = table.num_embeddings
+        self.words = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))
         _check_vocabularies(self)
         own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
         start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
@@ -99,64 +116,60 @@ class Passes:
         pass takes rows of several texts where they fit.
         """
         parts: defaultdict[int, list[Tensor]] = defaultdict(list)
-        at, of_text = -1, None
         with tqdm(total=sum(counts), desc="passes", disable=None, delay=3, leave=False) as bar:
             for batch in self._batches(lengths, counts):
-                seen = []
-                for i, start, stop in batch:
-                    if i != at or of_text is None:
-                        at, of_text = i, rows(i)
-                    seen.append(of_text.part(start, stop))
-                answer = check_known(self._forward(seen, vocabulary)).double().cpu()
-                places = [int(part.asked.sum()) for part in seen]
-                for (i, start, stop), values in zip(batch, answer.split(places), strict=True):
-                    parts[i].append(values)
-                    bar.update(stop - start)
-                    if stop == counts[i]:
-                        yield i, torch.cat(parts.pop(i))
+                asked = []
+                for part in batch:
+                    if part.start == 0:
+                        of_text = rows(part.text)
+                    asked.append(of_text.part(part.start, part.stop))
+                answer = check_known(self._forward(asked, vocabulary)).double().cpu()
+                places = [int(part.asked.sum()) for part in asked]
+                for part, values in zip(batch, answer.split(places), strict=True):
+                    parts[part.text].append(values)
+                    bar.update(part.stop - part.start)
+                    if part.stop == counts[part.text]:
+                        yield part.text, torch.cat(parts.pop(part.text))
 
-    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
-        """Parts (text, first row, last row + 1) that go through the network together: at most `batch_tokens`.
+    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[Part]]:
+        """What goes through the network together: at most `batch_tokens`, the rows of a text one after the other.
 
         Rows of several lengths share a pass only where the network does not see padding.
         """
         may_pad = self._may_pad(max(lengths, default=1))
-        batch: list[tuple[int, int, int]] = []
+        batch: list[Part] = []
         held = 0
         for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest of a batch sets its width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < counts[i]:
-                if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):
+                if batch and (held >= most or not may_pad and lengths[batch[0].text] != lengths[i]):
                     yield batch
                     batch, held = [], 0
                 stop = min(counts[i], start + most - held)
-                batch.append((i, start, stop))
+                batch.append(Part(i, start, stop))
                 held, start = held + stop - start, stop
         if batch:
             yield batch
 
     def _forward(self, parts: Sequence[Rows], vocabulary: bool) -> Tensor:
         """One pass over parts of several texts: log-probabilities at the places asked, [places] or [places, V]."""
-        width = max(part.ids.shape[1] for part in parts)
-        columns = zip(*((part.ids, part.shown, part.asked) for part in parts), strict=True)
-        ids, shown, asked = (torch.cat([pad(part, (0, width - part.shape[1]), value=fill) for part in column])
-                             for column, fill in zip(columns, (NO_TOKEN, 0, False), strict=True))
-        count, before, after = len(ids), len(self.prefix), torch.tensor(self.suffix, dtype=torch.long)
-        length = before + (ids != NO_TOKEN).sum(1, keepdim=True)  # to the end of the text, [count, 1]
-        if not self._may_pad(width) and (length < before + width).any():
+        rows = Rows.together(parts)
+        (count, width), before = rows.ids.shape, len(self.prefix)
+        after = torch.tensor(self.suffix, dtype=torch.long).expand(count, -1)
+        end = before + (rows.ids != NO_TOKEN).sum(1, keepdim=True)  # of the text, [count, 1]
+        if not self._may_pad(width) and (end < before + width).any():
             raise ValueError(f"{type(self.model).__name__} sees padding, for it ignores the attention mask: "
                              "ask it about rows of one length at a time")
-        framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), shown,
-                            after.expand(count, -1)], 1)
+        framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), rows.shown, after], 1)
         place = torch.arange(framed.shape[1])
-        framed = torch.where(place < length, framed, self.tokenizer.pad_token_id or 0)
-        framed = framed.scatter(1, length + torch.arange(len(after)), after.expand(count, -1))
-        attended = (place < length + len(after)).long()
-        logits = self._logits(framed, attended, pad(asked, (before, len(after))), self.dtype)
+        framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
+        framed = framed.scatter(1, end + torch.arange(len(self.suffix)), after)
+        attended = (place < end + len(self.suffix)).long()
+        logits = self._logits(framed, attended, pad(rows.asked, (before, len(self.suffix))), self.dtype)
         if vocabulary:
             return logits.log_softmax(-1)
-        true = ids[asked].to(self.device)[:, None]
+        true = rows.ids[rows.asked].to(self.device)[:, None]
         blocks = zip(logits.split(256), true.split(256), strict=True)  # less memory
         return torch.cat([block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks])
 
@@ -166,8 +179,8 @@ class Passes:
         The network itself is asked, once about short texts and once for each doubling of `longest`, as some attend in
         blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
         """
-        if self.model.training:  # dropout draws too
-            return True
+        if self.model.training:  # dropout draws too: then what was found of short texts holds
+            longest = 1
         level = min(self.max_tokens, max(SHORT, 1 << (longest - 1).bit_length()))
         if level not in self._padded:
             lengths = ((1, 2), (1, 9), (12, 52), (91, SHORT)) if level <= SHORT else ((3 * level // 4 - 5, level),)
@@ -210,7 +223,7 @@ def _check_vocabularies(net: Passes) -> None:
     if tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token: use that of a masked language model, such as BERT's")
     largest, pad = max(tokenizer.get_vocab().values()), getattr(net.model.config, "pad_token_id", None)
-    if len(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)) < 2:
+    if len(net.words) < 2:
         raise ValueError("the tokenizer has no words but its special tokens: is its vocabulary beside the weights?")
     if largest >= size or size - len(tokenizer) > max(128, size // 100):  # vocabularies are often rounded up a little
         raise ValueError(f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}: "
@@ -229,9 +242,7 @@ def _check_bidirectional(net: Passes) -> None:
                          "short text: set attention_type to original_full in its configuration")
     if net.model.get_output_embeddings() is None:
         raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {ADVICE}")
-    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))
-    one, other = words[:2]
-    given = torch.tensor([[net.tokenizer.mask_token_id, one, right] for right in (one, other)])
+    given = torch.tensor([[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]])
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         logits = check_known(net._logits(given, torch.ones_like(given), first))
@@ -247,8 +258,7 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
 
     Raises ValueError: they change from pass to pass.
     """
-    words = sorted(set(net.tokenizer.get_vocab().values()) - set(net.tokenizer.all_special_ids))[:3]
-    text = (words * length)[:length]
+    text = (net.words[:3] * length)[:length]
     text[length // 2] = net.tokenizer.mask_token_id
     row = torch.tensor([[*net.prefix, *text, *net.suffix]])
     padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)

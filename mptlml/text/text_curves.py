@@ -1,6 +1,6 @@
 """Curves over text: by masking rate over a corpus, by mask size over one sentence, and their areas in readers' units.
 
-Areas are in nats per sentence, nats per token or bits per word. For a network whose answers belong to no joint
+Areas are in nats per sentence or per token. For a network whose answers belong to no joint
 distribution they are the mean over orders of the chain rule (`masked_lm`).
 """
 
@@ -16,23 +16,18 @@ from ..checks import check_choice, check_count, check_sizes
 from ..curve import Estimate, ScoreCurve, straight_lines
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
-UNITS = ("sentence", "token", "bits per word")
+UNITS = ("sentence", "token")
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Texts as rows of token ids, long [D_i] each, and how many words each row holds.
-
-    Raises ValueError: no rows, or not one number of words for each.
-    """
+    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows."""
 
     rows: list[Tensor]
-    num_words: list[float]
 
     def __post_init__(self) -> None:
-        if not self.rows or len(self.rows) != len(self.num_words):
-            raise ValueError(f"a corpus needs at least one row, and the words of each, got {len(self.rows)} rows and "
-                             f"{len(self.num_words)} numbers of words")
+        if not self.rows:
+            raise ValueError("a corpus needs at least one row")
 
     @property
     def lengths(self) -> list[int]:
@@ -44,14 +39,13 @@ class Corpus:
 class RateCurve:
     """Mean log-probability of a masked token by masking rate.
 
-    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens; num_words of all rows together. A row
-    of D tokens has `hidden_tokens(r, D)` of them masked at rate r.
+    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens. A row of D tokens has
+    `hidden_tokens(r, D)` of them masked at rate r.
     """
 
     rates: np.ndarray
     scores: np.ndarray
     lengths: np.ndarray
-    num_words: float
 
     @property
     def mean(self) -> np.ndarray:
@@ -73,17 +67,17 @@ class RateCurve:
         return (self.weights * self.scores).sum(0) * self.lengths
 
     def area(self, unit: str = "token") -> Estimate:
-        """The area, an Estimate of the log-likelihood averaged over orders; its error is over rows.
+        """The area, an Estimate of the log-likelihood averaged over orders, in nats per unit; its error is over rows.
 
-        unit: "token" or "sentence" (nats per token or per row), or "bits per word", which is positive: smaller is
-        better. The error does not cover the sizes that are read off straight lines; per token it is that of a ratio,
-        too small where a few long rows hold most tokens. Raises ValueError: another unit.
+        unit: "token", where every token of the corpus counts alike, or "sentence", where every row does. The error does
+        not cover the sizes that are read off straight lines; per token it is that of a ratio, too small where a few
+        long rows hold most tokens. Raises ValueError: another unit.
         """
-        factor = _unit_factor(unit, self.lengths.mean(), self.lengths.sum(), self.num_words)
-        if unit == "sentence":  # every row counts alike, and long rows have large areas
-            areas, one = self.row_areas, np.ones(len(self.lengths))
-            return Estimate(float(areas.mean()), _row_error(areas, one), len(areas) - 1)
-        return self.weighted(self.weights, factor)
+        check_choice(unit, UNITS, "unit")
+        if unit == "token":
+            return self.weighted(self.weights)
+        areas = self.row_areas
+        return Estimate(float(areas.mean()), _row_error(areas, np.ones(len(areas))), len(areas) - 1)
 
     def weighted(self, weights: np.ndarray, factor: float = 1.0) -> Estimate:
         """Each row's sum over rates of weights [S, N or 1] times its scores, on average, times `factor`.
@@ -105,22 +99,9 @@ class RateCurve:
 
 @dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
-    """The MPT curve of one text: a ScoreCurve that knows its words, and its scores under each of P masks per size.
+    """The MPT curve of one text: a ScoreCurve with its scores under each of P masks per size [S, P], nats per token."""
 
-    scores [S, P], nats per token.
-    """
-
-    num_words: float
     scores: np.ndarray
-
-    def area(self, unit: str = "sentence", *, rows: str = "fixed") -> Estimate:
-        """`ScoreCurve.area` in nats per "sentence", nats per "token", or "bits per word" (positive: smaller is better).
-
-        Raises ValueError: another unit, or `rows` as `ScoreCurve.area`.
-        """
-        factor = _unit_factor(unit, self.num_tokens, self.num_tokens, self.num_words) / self.num_tokens
-        found = super().area(rows=rows)
-        return Estimate(found.mean * factor, found.stderr * abs(factor), found.dof)
 
     @property
     def quadrature_error(self) -> float:
@@ -167,9 +148,3 @@ def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
         return math.nan
     weight = lengths / lengths.sum()
     return float(np.sqrt(((weight * (rows - weight @ rows)) ** 2).sum() * len(rows) / (len(rows) - 1)))
-
-
-def _unit_factor(unit: str, tokens_per_sentence: float, num_tokens: int, num_words: float) -> float:
-    check_choice(unit, UNITS, "unit")
-    bits_per_word = -num_tokens / (num_words * math.log(2))
-    return {"token": 1.0, "sentence": tokens_per_sentence, "bits per word": bits_per_word}[unit]

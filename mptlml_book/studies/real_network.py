@@ -240,7 +240,7 @@ def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     corpus = lm.sentences(texts)
     curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(13))
     ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
-    return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths, curve.num_words)
+    return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
 
 
 def scored() -> dict[str, str]:

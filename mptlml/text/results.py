@@ -1,0 +1,170 @@
+"""Results of texts, one line of JSON each, written as they are made: what a killed run has written, the next one keeps.
+
+Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow from the seed and
+the numbers of its items, and its passes hold no others. So the lines of a unit are the same, bit by bit, whichever
+process writes them and when.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from ..checks import check_count
+from ..files import replacing
+
+UNIT = 16  # items
+LOG_SECONDS = 30  # between two reports of progress where nobody watches them
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where results go: to `path`, or where several processes share the work to files beside it, one for each part.
+
+    part of parts: a process measures every `parts`-th unit only; a last run with parts = 1 and resume=True brings the
+    files together. resume: keep the lines that such files hold; overwrite: replace a file that exists.
+    """
+
+    path: Path
+    part: int = 0
+    parts: int = 1
+    resume: bool = False
+    overwrite: bool = False
+
+    @property
+    def own(self) -> Path:
+        """The file that this part writes."""
+        name = f"{self.path.stem}.{self.part + 1}-of-{self.parts}{self.path.suffix}"
+        return self.path if self.parts == 1 else self.path.with_name(name)
+
+    def check(self) -> None:
+        """Refuse a part that is none, a file that exists where it may be neither kept nor replaced, and a place that
+        cannot be written to: ValueError."""
+        if check_count(self.part, "part", at_least=0) >= check_count(self.parts, "parts"):
+            raise ValueError(f"part must be one of 0..{self.parts - 1}, got {self.part}")
+        if self.resume and self.overwrite:
+            raise ValueError("say either resume=True or overwrite=True")
+        for file in (self.own, settings_file(self.own)):
+            check_place(file)
+            if file.exists() and not (self.resume or self.overwrite):
+                raise ValueError(f"{file} exists: go on with it by resume=True, or replace it by overwrite=True")
+
+
+def check_place(file: Path) -> None:
+    """Refuse a file that cannot be written, by trying its folder: ValueError."""
+    try:
+        tempfile.TemporaryFile(dir=file.parent).close()
+    except OSError:
+        raise ValueError(f"{file}: {file.parent} is no folder that can be written to") from None
+    if file.is_symlink() or file.exists() and not (file.is_file() and os.access(file, os.W_OK)):
+        raise ValueError(f"{file} is no ordinary file that can be written to")
+
+
+def settings_file(path: Path) -> Path:
+    """Where the settings of a file of results lie: scores.settings.json beside scores.jsonl."""
+    return path.with_suffix(".settings.json")
+
+
+def write_results(output: Output, heads: Sequence[Line], measure: Callable[[range], Sequence[Line]], *,
+                  settings: Line, model: str, what: str) -> Path:
+    """Write one line for each item, its head and what is measured of it, and return the path of the file.
+
+    heads: what tells an item from others; its `line` must be above that of the item before. measure(unit) answers for
+    the items of a unit. settings: lines of others are not gone on with; they and the name of the model lie in
+    `settings_file`. what: the items, in words. Raises ValueError: see `Output.check`; lines of other settings or items;
+    a result that is no finite number.
+    """
+    output.check()
+    if not all(one["line"] < other["line"] for one, other in pairwise(heads)):
+        raise ValueError(f"the lines of {what} must increase")
+    run, about = short_digest(json.dumps(settings)), dict(model=model) | settings
+    heads = [head | dict(settings=run) for head in heads]
+    units = [range(start, min(start + UNIT, len(heads))) for start in range(0, len(heads), UNIT)]
+    units = units[output.part:: output.parts]
+    found: dict[int, str] = {}
+    for file in _written(output):
+        found |= _lines(file, heads)
+    done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
+    begun = False
+    with tqdm(total=sum(map(len, units)), desc=what, mininterval=0.1 if sys.stderr.isatty() else LOG_SECONDS) as bar:
+        for unit in units:
+            if unit[0] not in done:
+                new = {place: _as_json(heads[place] | one) for place, one in zip(unit, measure(unit), strict=True)}
+                done |= new
+                if begun:
+                    with output.own.open("a", encoding="utf-8") as there:
+                        there.write("".join(new.values()))
+                else:  # what an earlier run wrote stays until there is something to take its place
+                    _write(output.own, about, done)
+                    begun = True
+            bar.update(len(unit))
+    _write(output.own, about, done)
+    return output.own
+
+
+def read_results(path: Path) -> list[Line]:
+    """The whole lines of a file that `write_results` writes, also of one that is being written."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def short_digest(text: str) -> str:
+    """Sixteen hexadecimal digits that tell a text from others."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _as_json(line: Line) -> str:
+    try:
+        return json.dumps(line, allow_nan=False) + "\n"
+    except ValueError:
+        raise ValueError(f"the model has no finite score for line {line['line']}") from None
+
+
+def _written(output: Output) -> set[Path]:
+    """The files whose lines are kept: this part's own, and those of other parts beside it."""
+    path = output.path
+    a_part = re.compile(re.escape(path.stem) + r"\.\d+-of-\d+" + re.escape(path.suffix))
+    beside = {file for file in path.parent.iterdir() if a_part.fullmatch(file.name)}
+    return {file for file in {output.own, *beside} if file.exists()} if output.resume else set()
+
+
+def _lines(file: Path, heads: Sequence[Line]) -> dict[int, str]:
+    """The whole lines that a file holds, by the places of their items.
+
+    A model may go by another name, as in another folder: its weights tell it.
+    """
+    places, found = {head["line"]: place for place, head in enumerate(heads)}, {}
+    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), 1):
+        if number > 1 and not line.endswith("\n"):  # it was cut off
+            continue
+        try:
+            there = json.loads(line, parse_constant=int)  # NaN is refused
+            run, place = there["settings"], places.get(there["line"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise ValueError(f"line {number} of {file} is not from a file of results: choose another file") from None
+        if run != heads[0]["settings"]:
+            raise ValueError(f"{file} was written with other settings (see {settings_file(file)}): choose another file")
+        if place is None or not heads[place].items() <= there.items():
+            raise ValueError(f"{file} holds results of another text on line {there['line']}, or by another tokenizer: "
+                             "choose another file")
+        found[place] = line
+    return found
+
+
+def _write(file: Path, about: Line, lines: dict[int, str]) -> None:
+    """The file, and its settings beside it. A line names its settings, should it be killed between the two."""
+    whole = "".join(lines[place] for place in sorted(lines))
+    for path, text in ((settings_file(file), json.dumps(about, indent=1) + "\n"), (file, whole)):
+        with replacing(path) as new:
+            new.write_text(text, encoding="utf-8")
