@@ -1,8 +1,9 @@
 """Passes go where the noise is: areas to an error that is asked for.
 
-A row has blocks, and its total is the sum over them of width x mean value. Its draws are two halves. In rounds, each
-half gives its draws to the blocks in proportion to width x noise (Neyman 1934), where the noise is what the *other*
-half has found: so how often a block counts in an average does not follow from the values that are averaged.
+A row has blocks, and its total is the sum over them of width x mean value. Its draws are two halves. In
+rounds, each half gives its draws to the blocks in proportion to width x noise (Neyman 1934), where the noise
+is what the *other* half has found: so how often a block counts in an average does not follow from the values
+that are averaged.
 """
 
 from collections.abc import Callable
@@ -25,8 +26,9 @@ Draw = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
 class Totals(NamedTuple):
-    """For each of N rows [N]: total, its standard error, the degrees of freedom of that, how many draws it took, and
-    whether they were enough."""
+    """For each of N rows [N]: total, its standard error, the degrees of freedom of that, how many draws it
+    took, and whether they were enough.
+    """
 
     mean: np.ndarray
     stderr: np.ndarray
@@ -39,9 +41,9 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
           generator: Generator) -> Totals:
     """The areas under the curves of rows of num_tokens [N], to a standard error of about `error` nats: Totals.
 
-    ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are of sizes
-    1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the most for a row.
-    Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
+    ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are
+    of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
+    most for a row. Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
     """
     check_passes(num_passes, error, num_tokens)
     edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
@@ -70,12 +72,14 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
              generator: Generator) -> Totals:
     """The total of each row to a standard error of about `error`, in at most `most` draws: Totals.
 
-    width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2]) answers one
-    value for each place in [0, 1) of its block, [P, 2]; a pair of places lies in one of equal parts of a block, so that
-    its difference tells the noise. pilot: draws of a block in each half before the first round, even.
+    width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2])
+    answers one value for each place in [0, 1) of its block, [P, 2]; a pair of places lies in one of equal
+    parts of a block, so that its difference tells the noise. pilot: draws of a block in each half before the
+    first round, even.
 
-    With one round after the pilot the total has no bias; with more, how much a half draws also says how well the other
-    half's noise is known, and a bias of up to a tenth of the error was seen where the pilot is most of the draws.
+    With one round after the pilot the total has no bias; with more, how much a half draws also says how well
+    the other half's noise is known, and a bias of up to a tenth of the error was seen where the pilot is most
+    of the draws.
     """
     squares, sums, pairs = np.zeros((3, 2, *width.shape))  # [half, B, N], of pairs: half a squared difference, the mean
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)

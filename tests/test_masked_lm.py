@@ -361,8 +361,9 @@ def test_a_network_without_its_tokenizer_is_refused(tmp_path):
 
 
 def test_training_alone_and_as_a_distributed_module(generator):
-    """In training mode alone there are gradients, for every parameter. Passes go through the wrapper, where those of
-    several processes meet; here there is one. float32 stays so."""
+    """In training mode alone there are gradients, for every parameter. Passes go through the wrapper, where
+    those of several processes meet; here there is one. float32 stays so.
+    """
     lm = MaskedLM.random(CONFIGS["BERT"], TOKENIZER, seed=3)
     x = torch.stack([lm.encode(SENTENCE)] * 2)
     answer = lm.at_length(x.shape[1]).conditional_log_prob(x, x < 0)

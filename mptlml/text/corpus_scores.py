@@ -35,15 +35,16 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
                  truncate: bool = False, seed: int = 0, left_out: LeftOut | None = None) -> Path:
     """Write one line for each text, in order, and return the path of the file. All scores are in nats per text.
 
-    A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size, each text
-    its own, and 0 where all masks were asked, as of texts of up to six tokens; `quadrature_error` is of `num_sizes`
-    sizes in place of all. Lines of plain strings are their places from 1. tokens: also scores of each token.
+    A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size,
+    each text its own, and 0 where all masks were asked, as of texts of up to six tokens; `quadrature_error`
+    is of `num_sizes` sizes in place of all. Lines of plain strings are their places from 1. tokens: also
+    scores of each token.
 
-    error: each area is measured to about this standard error, nats, in at most `num_passes` rows, over all sizes
-    (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is no curve, and no error of
-    quadrature. truncate: of a text that is too long, score as many tokens as the model takes. left_out: is told of
-    texts that cannot be scored. Raises ValueError before work starts: such a text where there is no `left_out`,
-    counts out of range, and what `write_results` refuses.
+    error: each area is measured to about this standard error, nats, in at most `num_passes` rows, over all
+    sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is no curve, and no
+    error of quadrature. truncate: of a text that is too long, score as many tokens as the model takes.
+    left_out: is told of texts that cannot be scored. Raises ValueError before work starts: such a text where
+    there is no `left_out`, counts out of range, and what `write_results` refuses.
     """
     items = [text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)]
     found = _readable(lm, [(item,) for item in items], truncate, left_out)

@@ -35,9 +35,10 @@ def read_texts(path: Path, column: str | None = None, *, header: bool = True,
                left_out: LeftOut | None = None) -> list[Text]:
     """The texts of a file, in order; blank ones are left out.
 
-    .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa: sequences,
-    their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is the standard input.
-    Raises ValueError: nothing to be read, no such column, another encoding than UTF-8; OSError.
+    .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
+    sequences, their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is
+    the standard input. Raises ValueError: nothing to be read, no such column, another encoding than UTF-8;
+    OSError.
     """
     kind = _kind(path)
     if column is not None or kind in DELIMITERS:
@@ -57,8 +58,8 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
                  left_out: LeftOut | None = None) -> Iterator[Row]:
     """Some columns of a table, row by row; blank rows are left out.
 
-    columns: by their names in the first line, or by their numbers from 1. header: whether the first line names the
-    columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
+    columns: by their names in the first line, or by their numbers from 1. header: whether the first line
+    names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
     rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=DELIMITERS.get(_kind(path), "\t"), strict=True)
     places: list[int] | None = None

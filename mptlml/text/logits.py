@@ -12,10 +12,10 @@ from ..protocol import at_masked
 class FromLogits:
     """A ConditionalModel of rows of D token ids, from what a masked network answers: `score` can work on it.
 
-    logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A time, a frame of
-    special tokens or another device is its own affair: `lambda ids: network(ids, time)[:, 1:-1]`. batch_rows: the
-    most rows that it is asked about at once. V is found by asking once. Raises ValueError: answers
-    of another shape, a mask_id or counts out of range.
+    logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A time, a
+    frame of special tokens or another device is its own affair: `lambda ids: network(ids, time)[:, 1:-1]`.
+    batch_rows: the most rows that it is asked about at once. V is found by asking once. Raises ValueError:
+    answers of another shape, a mask_id or counts out of range.
     """
 
     def __init__(self, logits: Callable[[Tensor], Tensor], mask_id: int, num_tokens: int, *,

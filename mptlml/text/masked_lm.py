@@ -1,8 +1,9 @@
 """Masked language models of Hugging Face transformers, read as conditional models: log p(x_j | x_R) of a text's tokens.
 
-D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is masked, scored or
-counted. A network's answers need not belong to one joint distribution; the area is then the mean over orders of the
-chain rule, which by Jensen's inequality bounds the log of the mixture over orders from below (`order_gap`).
+D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is masked,
+scored or counted. A network's answers need not belong to one joint distribution; the area is then the mean
+over orders of the chain rule, which by Jensen's inequality bounds the log of the mixture over orders from
+below (`order_gap`).
 """
 
 import copy
@@ -39,15 +40,16 @@ class TokenScores(NamedTuple):
 class MaskedLM(Passes):
     """A masked language model with its tokenizer, put into evaluation mode.
 
-    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the one that
-    it was trained with. Runs without gradients (with them while `model.training` is true). batch_tokens: the most
-    tokens in a forward pass, which bounds the memory; results depend on it by rounding only. dtype: the model's own
-    precision, or that of autocast, such as torch.bfloat16; what comes out is float32 at least. allow_unknown: score the
-    tokenizer's unknown token like any other, instead of refusing texts that hold it. int8: on a CPU, linear layers in
-    8-bit whole numbers, two to three times faster on some, beside the network as it is, which stays in memory: then
-    scores are rounded more, by what shares a pass, and `int8.int8_error` tells how far they move. Raises ValueError,
-    which says what to do: a causal or encoder-decoder model, no vocabulary head, a tokenizer without a
-    mask token or a vocabulary, vocabularies that do not match.
+    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the
+    one that it was trained with. Runs without gradients (with them while `model.training` is true).
+    batch_tokens: the most tokens in a forward pass, which bounds the memory; results depend on it by rounding
+    only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16; what comes out is
+    float32 at least. allow_unknown: score the tokenizer's unknown token like any other, instead of refusing
+    texts that hold it. int8: on a CPU, linear layers in 8-bit whole numbers, two to three times faster on
+    some, beside the network as it is, which stays in memory: then scores are rounded more, by what shares a
+    pass, and `int8.int8_error` tells how far they move. Raises ValueError, which says what to do: a causal or
+    encoder-decoder model, no vocabulary head, a tokenizer without a mask token or a vocabulary, vocabularies
+    that do not match.
     """
 
     @classmethod
@@ -56,9 +58,10 @@ class MaskedLM(Passes):
                         **options: Any) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        revision: a branch, tag or commit of the hub, which makes a score by name reproducible; trust_remote_code: run
-        the code that comes with the model. Raises ValueError for any other kind, and for one that was saved without
-        its vocabulary head or without its tokenizer; OSError where there is no model of this name.
+        revision: a branch, tag or commit of the hub, which makes a score by name reproducible;
+        trust_remote_code: run the code that comes with the model. Raises ValueError for any other kind, and
+        for one that was saved without its vocabulary head or without its tokenizer; OSError where there is no
+        model of this name.
         """
         with needs("text"):
             # slow to import: only where they are needed
@@ -148,9 +151,9 @@ class MaskedLM(Passes):
     def given(self, before: str = "", after: str = "") -> "MaskedLM":
         """The model for what stands between two texts that it always sees: its scores are log p(text | before, after).
 
-        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone. Each text is cut
-        into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by a space.
-        Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
+        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone. Each text
+        is cut into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by
+        a space. Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
         """
         before_ids, after_ids = (self.tokenise(part) if part else [] for part in (before, after))
         room = self.max_tokens - len(before_ids) - len(after_ids)
@@ -175,8 +178,9 @@ class MaskedLM(Passes):
                num_masks: int = 1, generator: Generator) -> list[TextCurve]:
         """The MPT curve of each text.
 
-        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16). Masks follow
-        from the generator, a text's length and, of several texts, its place in the list; other texts change nothing.
+        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16).
+        Masks follow from the generator, a text's length and, of several texts, its place in the list; other
+        texts change nothing.
         """
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
@@ -209,8 +213,8 @@ class MaskedLM(Passes):
               generator: Generator) -> RowEstimates:
         """The area of each text to a standard error of about `error` nats, in at most `num_passes` rows: RowEstimates.
 
-        Texts may differ in length; all sizes count, and each row goes where the noise is, as `estimate_area` says.
-        Raises ValueError as it and `sentences` do.
+        Texts may differ in length; all sizes count, and each row goes where the noise is, as `estimate_area`
+        says. Raises ValueError as it and `sentences` do.
         """
         corpus = self._corpus(texts)
         lengths = corpus.lengths
@@ -236,10 +240,10 @@ class MaskedLM(Passes):
     def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
-        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides with each
-        token the later ones of its own word (Kauf and Ivanova 2023); "all" hides all later ones, which is the chain
-        rule from left to right. Raises ValueError as `sentences`; for "word", a Corpus or a tokenizer that does not
-        tell words.
+        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides
+        with each token the later ones of its own word (Kauf and Ivanova 2023); "all" hides all later ones,
+        which is the chain rule from left to right. Raises ValueError as `sentences`; for "word", a Corpus or
+        a tokenizer that does not tell words.
         """
         found = self.single_scores(texts, hide_later)
         return torch.stack([scores.sum() for scores in found])
@@ -269,8 +273,8 @@ class MaskedLM(Passes):
     def masked_marginals(self, text: str) -> Tensor:
         """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v at each place.
 
-        One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j -> v
-        (Meier et al. 2021). Raises ValueError as `encode`.
+        One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j ->
+        v (Meier et al. 2021). Raises ValueError as `encode`.
         """
         ids = self.encode(text)
         [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._hide(ids, torch.eye(len(ids)).bool()),
@@ -298,11 +302,11 @@ class MaskedLM(Passes):
                    corruption: str = "mask", generator: Generator) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
 
-        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask. What is
-        drawn for a row follows from the generator and the row's number in the corpus. corruption: "mask" replaces each
-        by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the mask token, 10% by a random
-        token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises ValueError: rates out of (0, 1] or not
-        increasing, num_masks below 1, another corruption.
+        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask.
+        What is drawn for a row follows from the generator and the row's number in the corpus. corruption:
+        "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
+        mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises
+        ValueError: rates out of (0, 1] or not increasing, num_masks below 1, another corruption.
         """
         rates = [check_rate(rate) for rate in rates]
         if len(rates) < 1 or (np.diff(rates) <= 0).any():

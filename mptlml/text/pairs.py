@@ -1,10 +1,11 @@
 """Which of two texts is likelier, and is that sure: differences of areas under shared masks, and all single mutants.
 
-A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens with the lowest
-keys. Seen alone, a text is asked under a random size and random masks of that size, so D times its score has its area
-as mean. Tokens that two texts have in common share their keys, so they are hidden together, or nearly so where lengths
-differ: the difference of the two scores has the difference of the areas as mean, and less noise. Small masks that
-hide what differs are rare and count much, so half of the shares are drawn evenly in log t, and weighted accordingly.
+A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens with the
+lowest keys. Seen alone, a text is asked under a random size and random masks of that size, so D times its
+score has its area as mean. Tokens that two texts have in common share their keys, so they are hidden
+together, or nearly so where lengths differ: the difference of the two scores has the difference of the areas
+as mean, and less noise. Small masks that hide what differs are rare and count much, so half of the shares are
+drawn evenly in log t, and weighted accordingly.
 """
 
 import difflib
@@ -31,9 +32,9 @@ LEAST_PASSES = 2 * STRATA * FIRST
 class Comparison(NamedTuple):
     """The first text of a pair minus the second, in nats: above 0 where the first is likelier.
 
-    difference: of the areas, with its standard error; low and high: a confidence sequence around it, valid at every
-    look; sure: 0 lies outside; passes: rows asked for these. The differences of the pseudo-log-likelihoods and of the
-    chain rules from left to right are exact.
+    difference: of the areas, with its standard error; low and high: a confidence sequence around it, valid at
+    every look; sure: 0 lies outside; passes: rows asked for these. The differences of the
+    pseudo-log-likelihoods and of the chain rules from left to right are exact.
     """
 
     difference: float
@@ -81,8 +82,9 @@ class Keys(NamedTuple):
 class Mutants(NamedTuple):
     """All single mutants of a text of D tokens: row j, column v has words[v] at place j. Nats, minus the text's own.
 
-    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D, V]:
-    differences of the areas, with standard errors [D, V] over masks that all mutants share. 0 for the text itself.
+    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D,
+    V]: differences of the areas, with standard errors [D, V] over masks that all mutants share. 0 for the
+    text itself.
     """
 
     words: list[str]
@@ -95,13 +97,13 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
             generator: Generator) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
 
-    A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is sure at
-    `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean
-    of normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024, arXiv:2310.03722); the
-    noise of masks is skewed, and what that does to the level is tested. It holds for each pair, not for all at once.
-    What is drawn for a pair follows from the generator and its place in the list. pairs: also a Corpus, whose rows are
-    the two texts of each pair in turn. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen
-    rounds, a level outside (0, 1).
+    A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is
+    sure at `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean of
+    normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024,
+    arXiv:2310.03722); the noise of masks is skewed, and what that does to the level is tested. It holds for
+    each pair, not for all at once. What is drawn for a pair follows from the generator and its place in the
+    list. pairs: also a Corpus, whose rows are the two texts of each pair in turn. Raises ValueError: texts
+    that cannot be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
@@ -138,9 +140,10 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
                    generator: Generator) -> Mutants:
     """All texts that have one of `words`, such as the letters of residues, in one place of `text`: Mutants.
 
-    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers for all
-    words there; where the place is seen, each mutant is asked by itself: (words - 1) x D x num_passes / 2 rows on
-    average. Raises ValueError: as `encode`, a word that is not one token, another number of masks.
+    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers
+    for all words there; where the place is seen, each mutant is asked by itself: (words - 1) x D x num_passes
+    / 2 rows on average. Raises ValueError: as `encode`, a word that is not one token, another number of
+    masks.
     """
     ids, own = lm.encode(text), [lm.encode(word) for word in words]
     if not own or max(map(len, own)) > 1:

@@ -1,8 +1,8 @@
 """Passes of masked rows through a network of Hugging Face transformers: what it takes, and how rows share a pass.
 
-The rows of a text are made when its turn comes, rows of several lengths go through together, and the vocabulary head
-answers where it is asked only: memory is bounded by the rows of one text and the tokens of one pass, however many texts
-there are.
+The rows of a text are made when its turn comes, rows of several lengths go through together, and the
+vocabulary head answers where it is asked only: memory is bounded by the rows of one text and the tokens of
+one pass, however many texts there are.
 """
 
 import warnings
@@ -111,9 +111,9 @@ class Passes:
                 vocabulary: bool = False) -> Iterator[tuple[int, Tensor]]:
         """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats per token.
 
-        lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one entry for
-        each place asked, row by row: that of the true token [places], or with `vocabulary` of every word [places, V]. A
-        pass takes rows of several texts where they fit.
+        lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one
+        entry for each place asked, row by row: that of the true token [places], or with `vocabulary` of every
+        word [places, V]. A pass takes rows of several texts where they fit.
         """
         parts: defaultdict[int, list[Tensor]] = defaultdict(list)
         with tqdm(total=sum(counts), desc="passes", disable=None, delay=3, leave=False) as bar:
@@ -176,8 +176,8 @@ class Passes:
     def _may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding: whether the network does not see it there.
 
-        The network itself is asked, once about short texts and once for each doubling of `longest`, as some attend in
-        blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
+        The network itself is asked, once about short texts and once for each doubling of `longest`, as some
+        attend in blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
         """
         if self.model.training:  # dropout draws too: then what was found of short texts holds
             longest = 1

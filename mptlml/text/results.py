@@ -1,8 +1,8 @@
 """Results of texts, one line of JSON each, written as they are made: what a killed run has written, the next one keeps.
 
-Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow from the seed and
-the numbers of its items, and its passes hold no others. So the lines of a unit are the same, bit by bit, whichever
-process writes them and when.
+Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow from the
+seed and the numbers of its items, and its passes hold no others. So the lines of a unit are the same, bit by
+bit, whichever process writes them and when.
 """
 
 import hashlib
@@ -49,8 +49,9 @@ class Output:
         return self.path if self.parts == 1 else self.path.with_name(name)
 
     def check(self) -> None:
-        """Refuse a part that is none, a file that exists where it may be neither kept nor replaced, and a place that
-        cannot be written to: ValueError."""
+        """Refuse a part that is none, a file that exists where it may be neither kept nor replaced, and a
+        place that cannot be written to: ValueError.
+        """
         if check_count(self.part, "part", at_least=0) >= check_count(self.parts, "parts"):
             raise ValueError(f"part must be one of 0..{self.parts - 1}, got {self.part}")
         if self.resume and self.overwrite:
@@ -80,10 +81,10 @@ def write_results(output: Output, heads: Sequence[Line], measure: Callable[[rang
                   settings: Line, model: str, what: str) -> Path:
     """Write one line for each item, its head and what is measured of it, and return the path of the file.
 
-    heads: what tells an item from others; its `line` must be above that of the item before. measure(unit) answers for
-    the items of a unit. settings: lines of others are not gone on with; they and the name of the model lie in
-    `settings_file`. what: the items, in words. Raises ValueError: see `Output.check`; lines of other settings or items;
-    a result that is no finite number.
+    heads: what tells an item from others; its `line` must be above that of the item before. measure(unit)
+    answers for the items of a unit. settings: lines of others are not gone on with; they and the name of the
+    model lie in `settings_file`. what: the items, in words. Raises ValueError: see `Output.check`; lines of
+    other settings or items; a result that is no finite number.
     """
     output.check()
     if not all(one["line"] < other["line"] for one, other in pairwise(heads)):

@@ -69,9 +69,9 @@ class RateCurve:
     def area(self, unit: str = "token") -> Estimate:
         """The area, an Estimate of the log-likelihood averaged over orders, in nats per unit; its error is over rows.
 
-        unit: "token", where every token of the corpus counts alike, or "sentence", where every row does. The error does
-        not cover the sizes that are read off straight lines; per token it is that of a ratio, too small where a few
-        long rows hold most tokens. Raises ValueError: another unit.
+        unit: "token", where every token of the corpus counts alike, or "sentence", where every row does. The
+        error does not cover the sizes that are read off straight lines; per token it is that of a ratio, too
+        small where a few long rows hold most tokens. Raises ValueError: another unit.
         """
         check_choice(unit, UNITS, "unit")
         if unit == "token":
@@ -134,9 +134,10 @@ def spaced_sizes(num_tokens: int, count: int) -> Tensor:
 def table2_area(curve: RateCurve) -> Estimate:
     """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of a RateCurve's mean at the rates 1%..99%.
 
-    It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable across
-    models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Rates that the curve
-    does not have are read off straight lines, and off the nearest rate beyond the ends. The error is over rows.
+    It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable
+    across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Rates
+    that the curve does not have are read off straight lines, and off the nearest rate beyond the ends. The
+    error is over rows.
     """
     weights = np.array([np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))])
     return curve.weighted(512 * 0.01 * weights[:, None])
