@@ -83,13 +83,13 @@ def test_an_error_says_whether_it_was_reached(lm, tmp_path):
 
 def test_a_long_text_is_cut_where_that_is_said(lm, tmp_path):
     """Its line tells how much is missing; the rest is scored as a text of its own."""
-    long, fits = "cat " * (lm.max_tokens + 7), "cat " * lm.max_tokens
-    few = dict(num_masks=1, num_orders=0)
-    cut, plain = (read_results(score(lm, tmp_path / "s.jsonl", [text], truncate=True, overwrite=True, **few))[0]
-                  for text in (long, fits))
-    assert (cut["tokens"], cut["cut_tokens"], plain["cut_tokens"]) == (lm.max_tokens, 7, 0)
+    small, long = copy.copy(lm), TEXTS[4]
+    small.max_tokens = 11
+    cut, plain = (read_results(score(small, tmp_path / "s.jsonl", [text], truncate=True, overwrite=True))[0]
+                  for text in (long, " ".join(long.split()[:11])))
+    assert (cut["tokens"], cut["cut_tokens"], plain["cut_tokens"]) == (11, 7, 0)
     assert cut["area"] == plain["area"] and cut["text"] == long
-    pair = compare_corpus(lm, [(Text(1, long), Text(1, long))], Output(tmp_path / "p.jsonl"), num_passes=208,
+    pair = compare_corpus(small, [(Text(1, long), Text(1, long))], Output(tmp_path / "p.jsonl"), num_passes=208,
                           truncate=True)
     assert read_results(pair)[0]["cut_tokens"] == 14
 
