@@ -1,14 +1,14 @@
-"""The long runs behind Chapter 9: python -m benchmarks deep_vae
+"""The long runs behind Chapter 9.
 
-Trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says and writes book/data/deep_vae.csv, one line
-per network and step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated
-log marginal likelihood of the same 100 training and 100 held-out images in nats per image, the share of these
-images whose effective sample size is below 10, the CPU seconds of the training so far, and, where the long
-runs on DETAILED end, the estimate of each of the 200 images. All of it takes about forty minutes of one core.
+deep_vae trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says. A line per network and step: the
+objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal likelihood of
+the same 100 training and 100 held-out images in nats per image, the share of these images whose effective
+sample size is below 10, the CPU seconds of the training so far, and, where the long runs on DETAILED end, the
+estimate of each of the 200 images. All of it takes about forty minutes of one core.
 
-python -m benchmarks deep_vae annealed holds the estimate against a slower one that uses neither encoder nor
-peaks nor a proposal, for the page's networks of seed 11 on MNIST: log p(x) of eight held-out images both
-ways, in nats per image, in book/data/deep_vae_annealed.csv. That takes a few minutes.
+deep_vae_annealed holds the estimate against a slower one that uses neither encoder nor peaks nor a proposal,
+for the page's networks of seed 11 on MNIST: log p(x) of eight held-out images both ways, in nats per image.
+That takes a few minutes.
 """
 
 import copy
@@ -20,31 +20,20 @@ import torch
 
 from mptlml.draws import multinomial, rand, randn
 from mptlml.models.importance import tempered
-from mptlml_book.studies.deep_vae import (
-    LONG_RUN,
-    RECURSION,
-    SCORED,
-    SHORT_RUN,
-    VARIANTS,
-    WEIGHTED,
-    images,
-    mean_lml,
-    train,
-)
+from mptlml_book.studies import deep_vae as study
+from mptlml_book.studies.deep_vae import LONG_RUN, SCORED, images, mean_lml, train
 
-from .results import write_results
+from .results import Table
 
 SEEDS, DETAILED = (11, 12, 13), "mnist"
 PAGE = 300  # steps of the networks that the page trains itself
 BOTH, LONG = ("elbo", "masking"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
-PLAN = (  # data, noise held (None: learned), the steps that make a line, the last one ending the run, schemes
-    ("mnist", None, LONG, BOTH),
-    ("fashion-mnist", None, LONG, BOTH),
-    ("mnist", 1.0, (600,), (*BOTH, *WEIGHTED, *RECURSION)),
-    ("mnist", None, (SHORT_RUN,), BOTH + tuple(VARIANTS)),
+PLAN = (  # data, noise held, the steps that make a line, the last one ending the run, schemes
+    ("mnist", "learned", LONG, BOTH),
+    ("fashion-mnist", "learned", LONG, BOTH),
+    ("mnist", 1.0, (600,), (*BOTH, *study.WEIGHTED, *study.RECURSION)),
+    ("mnist", "learned", (study.SHORT_RUN,), (*BOTH, *study.VARIANTS)),
 )
-FIELDS = ("data", "noise", "scheme", "num_steps", "seed", "step", "objective", "train", "held_out", "low", "seconds",
-          "images")
 
 
 def lines(data, noise, steps, scheme, seed):
@@ -52,25 +41,26 @@ def lines(data, noise, steps, scheme, seed):
     rows, held_out, _ = images(data)
     began = time.process_time()
     track = {"network": lambda vae: (copy.deepcopy(vae), time.process_time() - began)}
-    _, history = train(scheme, rows, seed=seed, num_steps=steps[-1], noise=noise, track=track,
-                       track_every=math.gcd(*steps))
-    about = data, "learned" if noise is None else noise, scheme, steps[-1], seed
+    _, history = train(scheme, rows, seed=seed, num_steps=steps[-1], noise=None if noise == "learned" else noise,
+                       track=track, track_every=math.gcd(*steps))
     for step, (vae, seconds) in zip(history.at, history.tracked["network"], strict=True):
         if step in steps:
             window = history.objective[:25] if step == 0 else history.objective[max(0, step - 50):step]
             (train_score, first), (held_score, second) = (mean_lml(vae, x[:SCORED]) for x in (rows, held_out))
-            low = (torch.cat([first, second]) < 10).double().mean()
-            each = torch.cat([train_score, held_score]) if data == DETAILED and step == LONG_RUN else []
-            yield (*about, step, f"{np.mean(window):.4f}", f"{train_score.mean():.3f}", f"{held_score.mean():.3f}",
-                   f"{low:.3f}", f"{seconds:.0f}", " ".join(f"{value:.1f}" for value in each))
+            each = torch.cat([train_score, held_score]).tolist() if data == DETAILED and step == LONG_RUN else []
+            yield dict(data=data, noise=noise, scheme=scheme, num_steps=steps[-1], seed=seed, step=step,
+                       objective=np.mean(window), train=train_score.mean().item(), held_out=held_score.mean().item(),
+                       low=(torch.cat([first, second]) < 10).double().mean().item(), seconds=round(seconds),
+                       images=each)
 
 
 @torch.no_grad()
 def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
     """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
 
-    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from 0 to 1. Each rise
-    halves the effective sample size; the draws are then resampled by weight and make `num_moves` Metropolis steps.
+    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from 0 to 1.
+    Each rise halves the effective sample size; the draws are then resampled by weight and make `num_moves`
+    Metropolis steps.
     """
     vae, x, total = vae.condensed(x)
     warmth = torch.zeros_like(total)  # b
@@ -107,16 +97,14 @@ def both_ways(scheme):
     slow = annealed_log_prob(vae, held_out[:8], generator=walk, num_draws=256, num_moves=20)
     fitted, _ = mean_lml(vae, held_out[:40], 1000)
     for number, pair in enumerate(zip(slow.tolist(), fitted.tolist(), strict=False)):
-        yield (scheme, number, *(f"{value:.3f}" for value in pair))
+        yield dict(scheme=scheme, image=number, annealed=pair[0], fitted=pair[1])
 
 
-def main(what=""):
-    if what == "annealed":
-        units = [(scheme,) for scheme in BOTH]
-        write_results("deep_vae_annealed", "deep_vae annealed", ("scheme", "image", "annealed", "fitted"), both_ways,
-                      units, images(DETAILED)[2])
-        return
-    units = [(data, noise, steps, scheme, seed)
-             for data, noise, steps, schemes in PLAN for seed in SEEDS for scheme in schemes]
-    read = [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]
-    write_results("deep_vae", "deep_vae", FIELDS, lines, units, read)
+def units():
+    return [(*run, scheme, seed) for *run, schemes in PLAN for seed in SEEDS for scheme in schemes]
+
+
+TABLES = {
+    "deep_vae": Table(lines, units, lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]),
+    "deep_vae_annealed": Table(both_ways, lambda: [(scheme,) for scheme in BOTH], lambda: images(DETAILED)[2]),
+}

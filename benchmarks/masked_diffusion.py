@@ -1,10 +1,8 @@
-"""The long run behind Chapter 12: python -m benchmarks masked_diffusion [SEEDS]
+"""The long runs behind Chapter 12, about 15 minutes each.
 
-Reads and lets write two of Chapter 11's networks for each seed, those trained with uniform sizes and at a
-fixed 15%, and writes book/data/masked_diffusion_orders.csv: several lines for each network, each a reading
-with its standard error over texts, in nats per text. SEEDS: how many seeds (default: 10). Networks are those
-of `known_language schemes`, from _build/known_language where they have been trained. About 15 minutes in all,
-the training included.
+masked_diffusion_orders reads and lets write two of Chapter 11's networks for each seed, those trained with
+uniform sizes and at a fixed 15%. Several lines for each network, each a reading with its standard error over
+texts, in nats per text:
 
     strata, chain rule  noise of an area from D passes: strata of sizes, and one random order (over texts, root mean
                         square)
@@ -13,56 +11,112 @@ the training included.
     reads               KL(p || q): log p - log q of the language's own texts, likewise
 
 The last four with places at random and the surest places first, `log p` for the surest words too, with 8 passes and D.
+
+masked_diffusion_passes says how many forward passes the area of one text takes to a standard error of 1 and
+of 0.1 nats, for five networks and texts, by each of several ways. Each text is scored once under MASKS masks
+of every size; what a way would take follows from these scores: by its variance, or (`error=`) by drawing
+REPEATS times from them as the library draws masks, which also tells the error that came out.
 """
 
-from mptlml import chain_rule, draws, random_orders
-from mptlml_book.studies.known_language import language, train_or_load
-from mptlml_book.studies.masked_diffusion import PLACES, by_size, score_moments, unmask
+import numpy as np
+import torch
+from scipy import stats
+
+from mptlml import chain_rule, draws, random_masks, random_orders
+from mptlml.allocation import areas
+from mptlml.protocol import ask
+from mptlml_book.studies import masked_diffusion as study
+from mptlml_book.studies import real_network
+from mptlml_book.studies.known_language import language
 from mptlml_book.studies.schedules import equal_steps
 
-from .known_language import FIRST_SEED, NETWORKS, NUM_STEPS, SMALL, TWO, tuned
-from .results import write_results
+from .known_language import FIRST_SEED, TWO, network, seeds, tuned
+from .results import Table
 
-NUM_TEXTS, NOISE_TEXTS, NUM_MASKS, NUM_ORDERS = 256, 16, 4, 16
-FIELDS = ("scheme", "rate", "seed", "reading", "places", "passes", "value", "error")
-
-
-def units(num_seeds):
-    """The arguments of `run` for each network; seeds outside, so that what is done first is complete."""
-    rates = tuned("own")
-    return [(scheme, rates[scheme], seed) for seed in range(FIRST_SEED, FIRST_SEED + num_seeds) for scheme in TWO]
+NUM_SEEDS, NUM_TEXTS, NOISE_TEXTS, NUM_MASKS, NUM_ORDERS = 10, 256, 16, 4, 16
+REAL = {"germline gene": "gene 0", "complete chain": "trastuzumab heavy"}
+TEXTS = ("exact language", *TWO, *REAL)
+MASKS, ORDERS, REPEATS, ERRORS = 24, 24, 1000, (1.0, 0.1)
 
 
-def noise(net, texts, generator):
-    """Standard deviation of an area from D passes by strata and by one order, nats: reading and value of each."""
-    moments = score_moments(net, texts, NUM_MASKS, generator=generator)
-    orders = random_orders(net.num_tokens, NUM_ORDERS, generator=generator)
-    chain = chain_rule(net, texts, orders).sum(-1).double()
-    yield "strata", by_size(moments, net.num_tokens, strata=net.num_tokens).mean() ** 0.5
-    yield "chain rule", chain.var(0).mean().item() ** 0.5
-
-
-def run(scheme, rate, seed):
+def orders(scheme, rate, seed):
     """The lines of a network."""
-    net = train_or_load(NETWORKS, scheme, seed=seed, num_steps=NUM_STEPS, learning_rate=rate, **SMALL)
-    truth, generator = language(), draws.seeded(seed, 3)
-    texts = truth.sample(NUM_TEXTS, generator=generator)
-    log_p, about = truth.log_prob(texts), (scheme, rate, seed)
-    for reading, value in noise(net, texts[:NOISE_TEXTS], generator):
-        yield *about, reading, "", net.num_tokens, f"{value:.4f}", ""
-    for places in PLACES:
-        for passes in (8, net.num_tokens):
-            steps = equal_steps(net.num_tokens, passes)
-            own, log_q = unmask(net, steps, places=places, num_rows=NUM_TEXTS, generator=generator)
+    net, truth, generator = network(scheme, seed), language(), draws.seeded(seed, 3)
+    length, texts = net.num_tokens, truth.sample(NUM_TEXTS, generator=generator)
+    log_p, some = truth.log_prob(texts), texts[:NOISE_TEXTS]
+
+    def line(reading, places, passes, value, error=""):
+        return dict(scheme=scheme, rate=rate, seed=seed, reading=reading, places=places, passes=passes, value=value,
+                    error=error)
+
+    moments = study.score_moments(net, some, NUM_MASKS, generator=generator)
+    chain = chain_rule(net, some, random_orders(length, NUM_ORDERS, generator=generator)).sum(-1).double()
+    yield line("strata", "", length, study.by_size(moments, length, strata=length).mean() ** 0.5)
+    yield line("chain rule", "", length, chain.var(0).mean().item() ** 0.5)
+    for places in study.PLACES:
+        for passes in (8, length):
+            steps = equal_steps(length, passes)
+            own, log_q = study.unmask(net, steps, places=places, num_rows=NUM_TEXTS, generator=generator)
             own_p = truth.log_prob(own)
             found = {"log p": own_p}
             if places != "surest word":
-                read = unmask(net, steps, texts, places=places, generator=generator)[1]
+                read = study.unmask(net, steps, texts, places=places, generator=generator)[1]
                 found |= {"log q": log_q, "writes": log_q - own_p, "reads": log_p - read}
             for reading, value in found.items():
-                error = value.std() / len(value) ** 0.5
-                yield *about, reading, places, passes, f"{value.mean():.4f}", f"{error:.4f}"
+                yield line(reading, places, passes, value.mean().item(), value.std().item() / len(value) ** 0.5)
 
 
-def main(num_seeds=10):
-    write_results("masked_diffusion_orders", "masked_diffusion", FIELDS, run, units(int(num_seeds)))
+def text_of(name):
+    """The model and the text [1, D] that a name stands for."""
+    if name in REAL:
+        lm = real_network.load_network().lm
+        ids = lm.encode(real_network.scored()[REAL[name]])
+        return lm.at_length(len(ids)), ids[None]
+    truth = language()
+    text = truth.sample(1, generator=draws.seeded(12))
+    return network(name, FIRST_SEED) if name in TWO else truth, text
+
+
+@torch.no_grad()
+def scores(model, text, generator):
+    """(1/m) sum_j log p(x_j | x_R) under masks of every size, nats per token [D, masks]; the last has one mask."""
+    sizes = torch.arange(1, model.num_tokens + 1).repeat_interleave(MASKS)
+    parts = random_masks(model.num_tokens, sizes, generator=generator).split(256)
+    found = torch.cat([ask(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts])
+    return found.reshape(-1, MASKS).numpy()
+
+
+def passes(name):
+    """The lines of a text."""
+    generator = draws.seeded(12, TEXTS.index(name))
+    model, text = text_of(name)
+    size, table = model.num_tokens, scores(model, text, generator)
+    noise = table.std(1, ddof=1)
+    along = chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
+    moments = study.Moments(table.mean(1)[None], noise[None] ** 2)
+    spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
+    variance = {"sizes spread evenly": size * (noise**2).sum(), "rates spread evenly": spread,
+                "orders": size * along.var().item(), "noise known": noise.sum() ** 2}
+    rng = np.random.default_rng(12)
+
+    def line(error, way, passes, found="", bias="", covered=""):
+        return dict(text=name, tokens=size, error=error, way=way, passes=round(passes), found=found, bias=bias,
+                    covered=covered)
+
+    for error in ERRORS:
+        for way, value in variance.items():
+            yield line(error, way, max(value / error**2, size if way == "orders" else 1))
+        found = areas(lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
+                      np.full(REPEATS, size), 10**7, error, generator)
+        away = found.mean - table.mean(1).sum()
+        covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
+        yield line(error, "error=", found.draws.mean(), (away**2).mean() ** 0.5, away.mean(), covered.mean())
+
+
+def networks():
+    rates = tuned()
+    return [(scheme, rates[scheme], seed) for seed in seeds(NUM_SEEDS) for scheme in TWO]
+
+
+TABLES = {"masked_diffusion_orders": Table(orders, networks),
+          "masked_diffusion_passes": Table(passes, lambda: [(name,) for name in TEXTS])}

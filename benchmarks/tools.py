@@ -27,8 +27,6 @@ import torch
 
 from mptlml.text import MaskedLM
 
-from .results import write_results
-
 FIELDS = ("network", "score", "repeat", "tool", "version", "seconds", "megabytes", "difference per token")
 REPEATS = {("BERT-base", "pseudo-log-likelihood"): 3, ("BERT-base", "within words"): 1,
            ("antibody", "pseudo-log-likelihood"): 1}
@@ -92,6 +90,8 @@ def alone(folder, network, score, tool):
 def main(python="", *words):
     if words:
         return alone(python, *words)
+    from .results import Table, write  # PYTHON need not have what this needs
+
     if not python or subprocess.run([python, "-c", "import minicons, lmppl"], capture_output=True).returncode:
         sys.exit("give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one")
     with tempfile.TemporaryDirectory() as folder:
@@ -103,13 +103,14 @@ def main(python="", *words):
                 command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
                 done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
                 if done.returncode:  # lmppl reads a text with a mask anew, and pieces of words do not come back
-                    yield network, score, repeat, tool, "", "", "", "fails"
+                    yield dict(zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True))
                     continue
                 which, scores, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
                 ours = ours or scores
                 other = [[sum(text) / len(text)] for text in ours] if tool == "lmppl" else ours
                 apart = max(abs(a - b) for a, b in zip(chain(*scores), chain(*other), strict=True))
-                yield network, score, repeat, tool, which, f"{seconds:.2f}", f"{megabytes:.0f}", f"{apart:.1e}"
+                values = network, score, repeat, tool, which, round(seconds, 2), round(megabytes), apart
+                yield dict(zip(FIELDS, values, strict=True))
 
         units = [(*asked, repeat) for asked, repeats in REPEATS.items() for repeat in range(repeats)]
-        write_results("tools", "tools", FIELDS, run, units)
+        write("tools", Table(run, lambda: units))

@@ -27,7 +27,7 @@ from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, ord
 from mptlml_book.data.images import load_images
 from mptlml_book.studies import deep_vae, linear_vae
 from mptlml_book.studies.masked_diffusion import unmask
-from mptlml_book.studies.schedules import best_steps, staircase
+from mptlml_book.studies.schedules import best_steps, schedule_cost
 
 NAN, INF = math.nan, math.inf
 G = torch.Generator().manual_seed(0)
@@ -183,7 +183,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "KEPT.area(rows='sample')": "share_masks=False",
     "Estimate(0.0, 1.0).interval(1.0)": "level.*got 1.0",
     "best_steps([NAN, -1.0, -2.0], 2)": "must be finite",
-    "staircase([-1.0, -2.0], [1])": r"write 1 tokens.*\(2,\)",
+    "schedule_cost([-1.0, -2.0], [1])": r"write 1 tokens.*\(2,\)",
     "unmask(WORDS, [3], places='best', generator=G)": "'best'",
     "unmask(WORDS, [1, 1], generator=G)": r"sum to 3 tokens, got \[1, 1\]",
     # objectives, and the fit

@@ -61,4 +61,4 @@ def test_a_connection_that_fails_leaves_stand_ins_and_the_next_takes_up(fault, f
         handler.fault = ""
         lines, _ = load(tmp_path, address, folder)
         assert lines == THERE
-        assert not [*tmp_path.rglob("*.incomplete"), *tmp_path.rglob("part")]
+        assert not [*tmp_path.rglob("*.incomplete"), *tmp_path.rglob("part*")]

@@ -19,7 +19,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import mptlml
-from benchmarks import after_training, known_language, linear_page, linear_runs, masked_diffusion, results
+from benchmarks import results
+from benchmarks.tables import TABLES
 from mptlml_book.report.claims import claims
 
 ROOT = Path(__file__).parents[1]
@@ -135,35 +136,34 @@ def test_a_chapter_has_its_twin_without_outputs(path):
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
-    """A stored file of three units with two lines each, and a way to write it again with another run."""
+    """A stored table of three units with two lines each, and a way to write it, or to repeat one unit of it."""
     monkeypatch.setattr(results, "FOLDER", tmp_path)
-    read = [SimpleNamespace(source="MNIST", size="two images", digest="12345678")]
+    here = [SimpleNamespace(source="MNIST", size="two images", digest="12345678")]
 
-    def write(run, units=(("mnist", 1), ("mnist", 2), ("digits", 1)), read=read):
-        results.write_results("runs", "runs", ("data", "seed", "step", "score"), run, units, read)
+    def write(run, week=None, units=(("mnist", 1), ("mnist", 2), ("digits", 1)), read=here):
+        table = results.Table(run, lambda: units, lambda: read)
+        if week is None:
+            results.write("runs", table)
+        else:
+            results.repeat("runs", table, week)
         return [line for line in (tmp_path / "runs.csv").read_text().splitlines() if not line.startswith("#")]
     return write
 
 
-PLANS = [(module,) for module in (linear_page, linear_runs, masked_diffusion, after_training)]
-PLANS += [(known_language, group) for group in known_language.PLAN]
-
-
-@pytest.mark.parametrize(("module", "words"), [(module, words) for module, *words in PLANS], ids=str)
-def test_a_stored_file_holds_what_its_plan_says(module, words, monkeypatch):
-    """Its fields, and no line but of a unit, whose parts stand in it; `make repeat` checks the numbers."""
-    asked = []
-    monkeypatch.setattr(module, "write_results", lambda *given: asked.append(given))
-    module.main(*words)
-    [(name, _, fields, _, units, *_)] = asked
+@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(("deep", "real"))])
+def test_a_stored_table_holds_what_its_plan_says(name):
+    """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
     text = (results.FOLDER / f"{name}.csv").read_text(encoding="utf-8")
-    head, *lines = csv.reader(line for line in text.splitlines() if not line.startswith("#"))
-    assert head == list(fields) and all(len(line) == len(head) for line in lines)
-    assert [line for line in lines if not any(set(map(str, unit)) <= set(line) for unit in units)] == []
+    assert text.startswith(f"# python -m benchmarks {name};")
+    _, *lines = map(set, csv.reader(line for line in text.splitlines() if not line.startswith("#")))
+    units = [set(map(results.text, unit)) for unit in TABLES[name].units()]
+    assert [line for line in lines if not any(unit <= line for unit in units)] == []
+    assert [unit for unit in units if not any(unit <= line for line in lines)] == []
 
 
 def lines_of(shift):
-    return lambda data, seed: [(data, seed, step, f"{seed + shift + step / 100:.2f}") for step in (0, 50)]
+    return lambda data, seed: [dict(data=data, seed=seed, step=step, note="" if step else [1, 0.5],
+                                    score=seed + shift + step / 100) for step in (0, 50)]
 
 
 def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
@@ -174,32 +174,30 @@ def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
     with pytest.raises(KeyboardInterrupt):
         stored(killed)
     assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
-    found = stored(lines_of(7))
-    assert found[1:] == ["mnist,1,0,1.00", "mnist,1,50,1.50", "mnist,2,0,9.00", "mnist,2,50,9.50", "digits,1,0,8.00",
-                         "digits,1,50,8.50"]
+    assert stored(lines_of(7)) == [
+        "data,seed,step,note,score", "mnist,1,0,1 0.5,1", "mnist,1,50,,1.5", "mnist,2,0,1 0.5,9", "mnist,2,50,,9.5",
+        "digits,1,0,1 0.5,8", "digits,1,50,,8.5"]
     (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
     (tmp_path / "runs.part").write_text('["another head", {}]')
     with pytest.raises(SystemExit, match="another run"):
         stored(lines_of(0))
 
 
-def test_a_week_repeats_one_unit_in_place(stored, monkeypatch, capfd):
+def test_a_week_repeats_one_unit_in_place(stored, capfd):
     before = stored(lines_of(0))
     chosen = set()
     for week in range(20):
-        monkeypatch.setattr(results, "repeated", [f"2026-{week}"])
-        after = stored(lines_of(week / 10))
+        after = stored(lines_of(week / 10), f"2026-{week}")
         changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
         assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
         chosen |= set(changed)
         before = after
-    assert chosen == {1, 2, 3, 4, 5, 6} and "runs.csv: mnist, 1: 6 of 8 fields as stored" in capfd.readouterr().out
+    assert chosen == {1, 2, 3, 4, 5, 6} and "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
     other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
     for week in range(20):
-        monkeypatch.setattr(results, "repeated", [f"2026-{week}"])
-        assert stored(lines_of(week), read=other)[1:5] == before[1:5]  # other data: left as they are
+        assert stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]  # other data: left as they are
     with pytest.raises(SystemExit, match="no lines for"):
-        stored(lines_of(0), units=[("cifar", 1)])
+        stored(lines_of(0), "2026-1", units=[("cifar", 1)])
 
 
 # The history of the bands -----------------------------------------------------------------------------------

@@ -1,8 +1,6 @@
 """The study of masked diffusion: predicted noise is that of simulated estimators, and samplers write what they say."""
 
-import itertools
 import math
-from functools import cache
 
 import numpy as np
 import pytest
@@ -92,78 +90,64 @@ def test_nested_masks_estimate_the_area(generator):
 
 # Samplers ----------------------------------------------------------------------------------------------------------
 
-def table(model):
-    """Every row, and its probability."""
-    rows = torch.cartesian_prod(*[torch.arange(V)] * model.num_tokens).view(-1, model.num_tokens)
-    return rows, model.log_prob(rows).exp()
+NUM = 20_000  # rows written
+
+
+@pytest.fixture
+def alike():
+    """Two independent tokens of two words, 0.9 and 0.1: every place has the same words, so all is decided by ties."""
+    uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
+    return HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
+
+
+def every_row(model):
+    return torch.cartesian_prod(*[torch.arange(model.vocab_size)] * model.num_tokens)
+
+
+def shares(model, written):
+    """How often each of `every_row` was written."""
+    index = (written * model.vocab_size ** torch.arange(model.num_tokens - 1, -1, -1)).sum(-1)
+    return torch.bincount(index, minlength=model.vocab_size**model.num_tokens) / len(written)
+
+
+def agree(share, probs):
+    """Within 4.5 standard errors of the share of NUM rows."""
+    return ((share - probs).abs() < 4.5 * (probs / NUM).sqrt()).all()
 
 
 @pytest.mark.parametrize("steps", [[1, 1, 1], [2, 1], [3]])
 def test_a_row_is_written_as_often_as_its_reading_says(steps, generator):
     """By the surest places, which no draw decides: what is written has the probability that reading it gives."""
     model = small(3)
-    rows, probability = table(model)
+    rows = every_row(model)
     _, log_q = unmask(model, steps, rows, places="surest place", generator=generator)
     assert log_q.exp().sum().item() == pytest.approx(1, abs=1e-12)
     if steps == [1, 1, 1]:  # one exact word at a time writes the language, wherever
         elsewhere = unmask(model, steps, rows, places="random", generator=generator)[1]
-        torch.testing.assert_close(torch.stack([log_q, elsewhere]).exp(), probability.expand(2, -1), rtol=1e-12, atol=0)
-    written, own = unmask(model, steps, places="surest place", num_rows=20_000, generator=generator)
-    index = (written * V ** torch.arange(2, -1, -1)).sum(-1)
-    torch.testing.assert_close(own, log_q[index], rtol=1e-10, atol=1e-10)
-    share = torch.bincount(index, minlength=len(rows)) / 20_000
-    assert ((share - log_q.exp()).abs() < 4.5 * (log_q.exp() / 20_000).sqrt()).all()
+        torch.testing.assert_close(log_q, model.log_prob(rows), rtol=1e-12, atol=0)
+        torch.testing.assert_close(elsewhere, model.log_prob(rows), rtol=1e-12, atol=0)
+    written, own = unmask(model, steps, places="surest place", num_rows=NUM, generator=generator)
+    again = unmask(model, steps, written, places="surest place", generator=generator)[1]
+    torch.testing.assert_close(own, again, rtol=1e-10, atol=1e-10)
+    assert agree(shares(model, written), log_q.exp())
 
 
-def surest(model):
-    """q(x) of "surest word" by enumerating, step by step, every set of words that could be drawn. No ties."""
-    num_tokens = model.num_tokens
-
-    @cache
-    def answer(shown):
-        row = torch.tensor([max(word, 0) for word in shown])
-        seen = torch.tensor([word >= 0 for word in shown])
-        return model.vocabulary_log_prob(row, seen).exp().tolist()
-
-    reached = {(-1,) * num_tokens: 1.0}
-    for _ in range(num_tokens):
-        following = {}
-        for shown, probability in reached.items():
-            hidden = [j for j in range(num_tokens) if shown[j] < 0]
-            q = answer(shown)
-            for words in itertools.product(range(V), repeat=len(hidden)):
-                sure = [q[j][word] for j, word in zip(hidden, words, strict=True)]
-                kept = max(range(len(hidden)), key=sure.__getitem__)
-                after = list(shown)
-                after[hidden[kept]] = words[kept]
-                following[tuple(after)] = following.get(tuple(after), 0.0) + probability * math.prod(sure)
-        reached = following
-    return reached
-
-
-def test_the_surest_words_are_written_as_often_as_enumeration_says(generator):
+def test_the_surest_words_are_written_as_often_as_their_probability_says(generator):
+    """Of three steps; `test_ties_are_broken_evenly` has the probabilities of two by hand."""
     model = small(3)
-    exact = surest(model)
-    rows, probability = table(model)
-    q = torch.tensor([exact[tuple(row)] for row in rows.tolist()], dtype=torch.float64)
-    assert q.sum().item() == pytest.approx(1) and (q - probability).abs().max() > 0.05  # it is not the language
-    written, log_q = unmask(model, [1, 1, 1], places="surest word", num_rows=20_000, generator=generator)
-    share = torch.bincount((written * V ** torch.arange(2, -1, -1)).sum(-1), minlength=len(rows)) / 20_000
-    assert log_q.isnan().all() and ((share - q).abs() < 4.5 * (q / 20_000).sqrt()).all()
-    paths = log_prob_surest(model, rows, 4000, generator=generator)
-    torch.testing.assert_close(paths.exp(), q, rtol=0.1, atol=0)
+    written, log_q = unmask(model, [1, 1, 1], places="surest word", num_rows=NUM, generator=generator)
+    q = log_prob_surest(model, every_row(model), 4000, generator=generator).exp()
+    assert q.sum().item() == pytest.approx(1, abs=0.01) and log_q.isnan().all()
+    assert (q - model.log_prob(every_row(model)).exp()).abs().max() > 0.05  # it is not the language
+    assert agree(shares(model, written), q)
 
 
-def test_ties_are_broken_evenly(generator):
-    """Independent tokens, alike: every place has the same words, and "surest word" still has a known distribution."""
-    uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
-    model = HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
-    rows = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]])
+def test_ties_are_broken_evenly(alike, generator):
     q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)  # by hand: see the chapter's exercise
-    torch.testing.assert_close(log_prob_surest(model, rows, 20_000, generator=generator).exp(), q, rtol=0.03, atol=0)
-    first, _ = unmask(model, [1, 1], places="surest word", num_rows=20_000, generator=generator)
-    share = torch.bincount((first * torch.tensor([2, 1])).sum(-1), minlength=4) / 20_000
-    assert ((share - q).abs() < 4.5 * (q / 20_000).sqrt()).all()
+    found = log_prob_surest(alike, every_row(alike), NUM, generator=generator)
+    torch.testing.assert_close(found.exp(), q, rtol=0.03, atol=0)
+    written, _ = unmask(alike, [1, 1], places="surest word", num_rows=NUM, generator=generator)
+    assert agree(shares(alike, written), q)
 
 
 def test_the_likeliest_words_are_one_row(generator):
@@ -173,13 +157,9 @@ def test_the_likeliest_words_are_one_row(generator):
     assert (log_q == 0).all()
 
 
-def test_much_noise_hides_which_word_is_surest(generator):
+def test_much_noise_hides_which_word_is_surest(alike, generator):
     """Its first of two words then stands anywhere, as in the chapter's exercise: q comes close to the language's."""
-    uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
-    model = HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
-    share = {}
-    for noise in (0.0, 8.0, 1e4):
-        row, _ = unmask(model, [1, 1], places="surest word", noise=noise, num_rows=20_000, generator=generator)
-        share[noise] = (row.sum(-1) == 0).double().mean().item()
-    assert abs(share[1e4] - 0.81) < 0.015 and abs(share[0.0] - 0.891) < 0.015
-    assert share[1e4] + 0.015 < share[8.0] < share[0.0] - 0.015
+    none, some, much = (shares(alike, unmask(alike, [1, 1], places="surest word", noise=noise, num_rows=NUM,
+                                             generator=generator)[0])[0] for noise in (0.0, 8.0, 1e4))
+    assert abs(much - 0.81) < 0.015 and abs(none - 0.891) < 0.015
+    assert much + 0.015 < some < none - 0.015

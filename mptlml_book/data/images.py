@@ -7,7 +7,7 @@ any of these the digits stand in, and `note` says so.
 
 import http.client
 import os
-import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -58,19 +58,23 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     check_choice(name, (*DATASETS, "digits"), "images")
     if name == "digits":
         return _cut(_digits(), num_rows)
-    folder = os.environ.get("MPTLML_DATA")
-    root = Path(folder) if folder else Path.home() / ".cache" / "mptlml"
+    named = os.environ.get("MPTLML_DATA")
+    root = Path(named) if named else Path.home() / ".cache" / "mptlml"
+    if not _is_there(raw := root / DATASETS[name] / "raw"):
+        if named:
+            raise ValueError(f"MPTLML_DATA={named!r} holds no {DATASETS[name]}: expected four idx files in {raw}")
+        if not (is_reachable(_torchvision(name).mirrors[0]) and _download(name, raw)):
+            note = (f"{TITLES[name]} was not at hand here (no download, and MPTLML_DATA is not set): "
+                    "scikit-learn's 8 × 8 digits stand in for it on this page.")
+            digits = replace(_digits(), note=note)
+            return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
     try:
-        return _read(name, root, train, num_rows)
-    except FileNotFoundError as error:
-        if folder:
-            raise ValueError(f"MPTLML_DATA={folder!r} holds no {DATASETS[name]}: expected {error}") from None
-    if is_reachable(_torchvision(name).mirrors[0]) and _download(name, root):
-        return _read(name, root, train, num_rows)
-    note = (f"{TITLES[name]} was not at hand here (no download, and MPTLML_DATA is not set): "
-            "scikit-learn's 8 × 8 digits stand in for it on this page.")
-    digits = replace(_digits(), note=note)
-    return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
+        found = _torchvision(name)(str(root), train=train)
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        raise ValueError(f"the {DATASETS[name]} files in {raw} cannot be read: {error!r}") from error
+    pixels = found.data[:num_rows].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
+    source = TITLES[name] + ("" if train else ", test images")
+    return _cut(Images(pixels, found.targets[:num_rows], 28, source), num_rows)
 
 
 def train_and_held_out(name: str) -> tuple[Images, Images]:
@@ -101,37 +105,20 @@ def _torchvision(name: str) -> Any:
     return getattr(datasets, DATASETS[name])
 
 
-def _read(name: str, root: Path, train: bool, num_rows: int | None) -> Images:
-    """Raises FileNotFoundError where the files are not there, ValueError where they cannot be read or are too few."""
-    raw = root / DATASETS[name] / "raw"
-    try:
-        found = _torchvision(name)(str(root), train=train)
-    except (OSError, RuntimeError, ValueError, AssertionError) as error:
-        if len(list(raw.glob("*-ubyte"))) < 4:
-            raise FileNotFoundError(f"four idx files in {raw}") from error
-        raise ValueError(f"the {DATASETS[name]} files in {raw} cannot be read: {error!r}") from error
-    pixels = found.data[:num_rows].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
-    source = TITLES[name] + ("" if train else ", test images")
-    return _cut(Images(pixels, found.targets[:num_rows], 28, source), num_rows)
+def _is_there(raw: Path) -> bool:
+    return len(list(raw.glob("*-ubyte"))) == 4
 
 
-def _download(name: str, root: Path) -> bool:
-    """Put the files of a data set below `root`, all or none, one process at a time; False where that fails."""
-    folder = root / DATASETS[name]
-    raw, part = folder / "raw", folder / "part"
+def _download(name: str, raw: Path) -> bool:
+    """Put the files of a data set into `raw`, one process at a time; False where that fails."""
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "lock"):
-            if len(list(raw.glob("*-ubyte"))) == 4:
-                return True  # another process had the lock before, and fetched them
-            shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
-            try:
+        with FileLock(raw.parent / "lock"), tempfile.TemporaryDirectory(prefix="part", dir=raw.parent) as part:
+            if not _is_there(raw):  # else another process had the lock before, and fetched them
                 with quiet_network():
-                    _torchvision(name)(str(part), download=True)
-                for path in (part / folder.name / "raw").glob("*-ubyte"):
+                    _torchvision(name)(part, download=True)
+                for path in Path(part).rglob("*-ubyte"):
                     path.replace(raw / path.name)
-            finally:
-                shutil.rmtree(part, ignore_errors=True)
     except (OSError, RuntimeError, ValueError, http.client.HTTPException):
         return False  # the mirror answered but did not deliver, or the folder cannot be written
     return True

@@ -1,7 +1,8 @@
-"""Text: four sets of GLUE, BERT's tokenizer and configuration, and what stands in for them without a connection.
+"""Text: four sets of GLUE, BERT's tokenizer, and what stands in for them without a connection.
 
-Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without either, sentences of
-the Python reference stand in (every Python has it in `pydoc_data`), with a tokenizer made from them. `note` says so.
+Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without either,
+sentences of the Python reference stand in (every Python has it in `pydoc_data`), with a tokenizer made from
+them. `note` says so.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from mptlml.extras import needs
 from . import digest_of
 from .probe import Late, is_reachable, quiet_network, within
 
-with warnings.catch_warnings():  # the Hugging Face libraries import it, and it would ask a notebook for widgets
+with warnings.catch_warnings():  # Hugging Face's libraries import it, and it asks for widgets
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
 
@@ -35,7 +36,7 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """texts: a list of sentences; `source` names the data; `note` warns of a default; `size`, `digest` as of Images."""
+    """texts: sentences; `source` names the data; `note` warns of a default; `size`, `digest` as of Images."""
 
     texts: list[str]
     source: str
@@ -47,7 +48,7 @@ class Texts:
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """tokenizer: of transformers; `source` names the text that it was made for; `digest` is of the vocabulary."""
+    """tokenizer: of transformers; `source` names the text it was made for; `digest` is of the vocabulary."""
 
     tokenizer: Any
     source: str
@@ -61,8 +62,9 @@ class Tokenizer:
 def load_glue(name: str, *, train: bool = False) -> Texts:
     """The sentences of "ax", "cola", "qnli" or "mrpc": of the split that is scored, or of the training split.
 
-    A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a quarter for each set
-    (its last fifth held out), with a note. Raises ValueError: another name, or a training split of ax, which has none.
+    A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a quarter
+    for each set (its last fifth held out), with a note. Raises ValueError: another name, or a training split
+    of ax, which has none.
     """
     if name not in SETS or (train and name == "ax"):
         raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
@@ -80,7 +82,7 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
 
 
 def load_bert_tokenizer() -> Tokenizer:
-    """BERT-base's tokenizer of 30,522 tokens; with a note where one made from the Python reference stands in."""
+    """BERT-base's tokenizer of 30,522 tokens; or, with a note, one made from the Python reference."""
     with needs("book"):
         from transformers import AutoTokenizer
     found = from_hub(lambda local: AutoTokenizer.from_pretrained(BERT, local_files_only=local))
@@ -92,31 +94,27 @@ def load_bert_tokenizer() -> Tokenizer:
 
 
 def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> Any:
-    """A lower-case WordPiece tokenizer, as BERT's, trained on texts; `fill` adds unused tokens up to `vocab_size`."""
+    """A lower-case WordPiece tokenizer, as BERT's, from texts; `fill` adds unused tokens up to `vocab_size`."""
     with needs("book"):
         from tokenizers import BertWordPieceTokenizer
-        from tokenizers.processors import BertProcessing
-        from transformers import PreTrainedTokenizerFast
+        from transformers import BertTokenizer
 
     trained = BertWordPieceTokenizer(lowercase=True)
-    # The trainer numbers letters as it meets them, in an order that differs from run to run, and breaks ties between
-    # pieces by these numbers. If it gets the letters first, in order, it finds the same pieces each time.
+    # The trainer numbers letters as it meets them, which differs from run to run, and breaks ties by these numbers.
+    # If it gets the letters first, in order, it finds the same pieces each time.
     split = trained._tokenizer.pre_tokenizer.pre_tokenize_str
     words = {word for text in texts for word, _ in split(trained.normalize(text))}
     letters = sorted(set("".join(words))) + sorted({"##" + letter for word in words for letter in word[1:]})
     trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False, special_tokens=[*SPECIAL, *letters])
-    trained = BertWordPieceTokenizer(trained.get_vocab(), lowercase=True)  # where only SPECIAL are special
+    vocabulary = trained.get_vocab()
     if fill:
-        trained.add_tokens([f"[unused{k}]" for k in range(vocab_size - trained.get_vocab_size())])
-    pad, unk, cls, sep, mask = SPECIAL
-    frame = [(token, trained.token_to_id(token)) for token in (sep, cls)]
-    trained._tokenizer.post_processor = BertProcessing(*frame)  # [CLS] text [SEP]
-    return PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, pad_token=pad, unk_token=unk, cls_token=cls,
-                                   sep_token=sep, mask_token=mask, model_max_length=512)
+        first = len(vocabulary)
+        vocabulary |= {f"[unused{k - first}]": k for k in range(first, vocab_size)}
+    return BertTokenizer(vocabulary, model_max_length=512)
 
 
 def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
-    """What `load(local)` returns: from the Hugging Face cache (local=True) or else, with a connection, from the hub.
+    """What `load(local)` returns: from the Hugging Face cache (local=True) or else from the hub.
 
     None where neither has it whole, whatever `load` raises, or after MOST_SECONDS; a hub that failed once is
     not asked again. If `name` is a folder, that alone is read, and what `load` raises is raised. Nothing is
@@ -133,7 +131,7 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
         try:
             with quiet_network(), _offline() if local else within(MOST_SECONDS):
                 return load(local)
-        except (Exception, Late):  # of as many kinds as there are libraries: nothing in the cache, a part, a full disk
+        except (Exception, Late):  # of many kinds: nothing in the cache, a part, a full disk
             if not local:
                 _failed.append(load)
     return None
@@ -174,7 +172,7 @@ def _online() -> bool:
 
 @cache
 def _python_reference() -> list[str]:
-    """Sentences of the Python language reference, in order. It ships with every Python, under the PSF licence."""
+    """Sentences of the Python language reference, which every Python has, under the PSF licence."""
     from pydoc_data.topics import topics
 
     paragraphs = [" ".join(part.split()) for text in topics.values() for part in re.split(r"\n\s*\n", text)

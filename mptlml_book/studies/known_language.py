@@ -1,22 +1,21 @@
-"""A language whose log marginal likelihood is known, a hidden Markov model, and the training of transformers on it.
+"""A language whose log marginal likelihood is known, and the training of transformers on it.
 
-The hidden state is one of three topics and a phase of the sentence. The phases follow in a circle: article,
-noun, verb, connective. Articles and connectives are the same in every topic; nouns and verbs differ.
+It is a hidden Markov model. The hidden state is one of three topics and a phase of the sentence. The phases
+follow in a circle: article, noun, verb, connective. Articles and connectives are the same in every topic; nouns
+and verbs differ.
 """
 
 import copy
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
 from mptlml import draws, objectives
-from mptlml.files import replacing
-from mptlml.masks import nested_masks, random_masks, random_orders, spread_places
+from mptlml.masks import random_masks, random_orders, spread_places
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
 from mptlml.models.transformer import MaskedTransformer
@@ -25,7 +24,7 @@ from mptlml.score import chain_rule, mean_score, order_gap, score_curve
 from mptlml.training import History, fit
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
-NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # three for each topic
+NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # by topic
 VERBS = (("drifts", "dives", "rows"), ("stirs", "simmers", "hisses"), ("blooms", "hums", "digs"))
 WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v is WORDS[v], V = 24
 
@@ -34,7 +33,7 @@ ADVANCE, HOLD = 0.85, 0.10  # probabilities of the next phase and of the same on
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
-SMALL, LARGE = dict(width=48), dict(width=192)  # options of MaskedTransformer: 88 thousand weights, 1.3 million
+SMALL, LARGE = dict(width=48), dict(width=192)  # MaskedTransformers of 88 thousand weights and of 1.3 million
 
 
 def count_of_share(share: float, num_tokens: int) -> int:
@@ -43,7 +42,7 @@ def count_of_share(share: float, num_tokens: int) -> int:
 
 
 def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
-    """The area from rows x [N, D] with small sizes drawn more often: size m with P(m) in proportion to m^-1/2.
+    """The area from rows x [N, D], size m drawn with P(m) in proportion to m^-1/2: small sizes more often.
 
     A score of size m is divided by P(m), so that the mean is the area, as for `objectives.stratified_size`; the sizes
     of the N rows are spread evenly over the distribution P as they are there over 1..D. Nats per row.
@@ -57,7 +56,7 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
 
 
 def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, generator: Generator) -> Tensor:
-    """D times the mean score of `scored` tokens of each row x [N, D], drawn among `hidden` tokens. Nats per row."""
+    """D times the mean score of `scored` tokens of each row x [N, D], among `hidden` ones. Nats per row."""
     rank = random_orders(model.num_tokens, len(x), generator=generator)
     answer = ask(model, x, rank >= hidden)
     return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
@@ -68,7 +67,7 @@ def _fixed(share: float) -> Callable[[Any, Tensor, Generator], Tensor]:
                                                    generator=g)
 
 
-# The choice of the tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
+# The tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
 SCHEMES: dict[str, Callable[[Any, Tensor, Generator], Tensor]] = {
     "uniform sizes": lambda net, x, g: objectives.stratified_size(net, x, generator=g),
     "weighted sizes": lambda net, x, g: weighted_size(net, x, generator=g),
@@ -83,7 +82,7 @@ OBJECTIVES = SCHEMES | {HIDE_MORE: lambda net, x, g: hide_more(
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
-    """The language as a model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
+    """A model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
 
     A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf).
     """
@@ -108,7 +107,7 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
              num_tokens: int = 32, shuffle: bool = False, track: dict[str, Callable] | None = None,
              track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
-    """A new MaskedTransformer trained on `language(num_tokens)` by one of OBJECTIVES: (network, History), nats per row.
+    """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
     masks; two schemes with the same seed share the weights and the rows. shuffle: put the words of each
@@ -146,32 +145,11 @@ def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gener
                track_every=track_every, name=scheme)
 
 
-def train_or_load(folder: Path, scheme: str, *, seed: int, num_steps: int, learning_rate: float, num_tokens: int = 32,
-                  **shape: int) -> MaskedTransformer:
-    """The network of `pretrain`, from a file in `folder` where it was trained before.
-
-    The file, which its name describes, is written where there is none.
-    """
-    about: dict[str, Any] = dict(seed=seed, num_steps=num_steps, learning_rate=learning_rate, num_tokens=num_tokens,
-                                 **shape)
-    words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in about.items())]
-    file = folder / f"{', '.join(words)}.pt"
-    if file.exists():
-        net = MaskedTransformer(num_tokens, len(WORDS), **shape, generator=torch.Generator())
-        net.load_state_dict(torch.load(file, weights_only=True))
-        return net
-    net, _ = pretrain(scheme, **about)
-    folder.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as new:
-        torch.save(net.state_dict(), new)
-    return net
-
-
 def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
          at: Sequence[int] | None = None) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
-    Rows, masks and orders are new draws for each seed, the same for all networks: errors over seeds include theirs.
+    Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds include theirs.
 
         gap             area minus expected LML
         curve           the distance below the exact curve at each size, nats per token (a list)
@@ -193,33 +171,18 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     single = 1, count_of_share(0.15, length), count_of_share(0.4, length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
-    ahead = torch.arange(length)
+    ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])  # the last: left to right
     with torch.no_grad():
         own = OBJECTIVES[scheme](judged, x, generator)
-        one = chain_rule(shortfall, x[:num_rows], ahead.flip(0)[None]).sum(-1)[0]
-    found = {"gap": curve.area().mean, "curve": curve.mean.tolist(), "own": float(own),
-             **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)), "left to right": float(one.mean())}
+        written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
+    found = {"gap": curve.area().mean, **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
+             "own": float(own), "left to right": float(written.mean()), "curve": curve.mean.tolist()}
     if num_orders:
-        orders = torch.cat([random_orders(length, num_orders, generator=generator), ahead[None], ahead.flip(0)[None]])
-        every = log_prob_along(net, truth, x[:num_rows // 8], orders)
-        log_prob, below = (torch.stack(part) for part in zip(*every, strict=True))  # [orders, rows]
-        half = num_rows // 16
-        first, second = below[:, :half].mean(1), below[:, half:].mean(1)  # [orders]
-        log_prob = log_prob[:num_orders]
+        orders, some = random_orders(length, num_orders, generator=generator), x[:num_rows // 8]
+        with torch.no_grad():
+            log_prob = chain_rule(net, some, orders).double().sum(-1)  # [orders, rows]
+            below = chain_rule(shortfall, some, torch.cat([orders, ends])).sum(-1)
+        first, second = (half.mean(1) for half in below.tensor_split(2, 1))  # [orders]
         found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
                   "mixture": float(order_gap(log_prob).mean()), "spread": float(log_prob.std(0).mean())}
     return found
-
-
-def log_prob_along(net: VocabularyModel, truth: VocabularyModel, x: Tensor,
-                   orders: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """For each of the orders [Q, D]: log q(x) by the chain rule, and minus KL(truth || q) summed along it, nats [N].
-
-    The second has the mean of log q(x) - log p(x), without the noise of the words that happen to stand in x [N, D].
-    """
-    steps = torch.arange(orders.shape[1])
-    for order in orders:
-        observed = nested_masks(order)
-        with torch.no_grad():
-            q, p = (model.vocabulary_log_prob(x[:, None], observed)[:, steps, order].double() for model in (net, truth))
-        yield q.gather(-1, x[:, order, None]).sum((-1, -2)), (p.exp() * (q - p)).sum((-1, -2))

@@ -1,8 +1,9 @@
-"""Training of the linear VAE of Chapter 8, on the page and in the stored long runs (benchmarks/linear_runs.py).
+"""Training of the linear VAE of Chapter 8, on the page and in the stored long runs (benchmarks/linear_vae.py).
 
-A pixel that is never white in the training rows has no best bias: it would run to minus infinity. Such pixels get a
-fixed, small probability of being white, as if half a row were, and count like the others wherever pixels are masked or
-scored. The weights that are trained, W [U, 2] and b [U], are those of the other U pixels, the pixels in use.
+A pixel that is never white in the training rows has no best bias: it would run to minus infinity. Such pixels
+get a fixed, small probability of being white, as if half a row were, and count like the others wherever
+pixels are masked or scored. The weights that are trained, W [U, 2] and b [U], are those of the other U
+pixels, the pixels in use.
 """
 
 import math
@@ -29,7 +30,7 @@ from ..data.images import train_and_held_out
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo")
-MASKS, RATE, RADIUS = 20, 1.2, 4.5  # masks per batch; learning rate of the natural gradient; of the disc of nodes
+MASKS, RATE, RADIUS = 20, 1.2, 4.5  # masks per batch; rate of the natural gradient; of the disc of nodes
 ELBO_RATE = 0.2  # of Adam
 PASSES = 25  # over the training rows, of the page's runs
 LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs
@@ -38,11 +39,12 @@ SCRIPTS_STEPS, SCRIPTS_RATE = 800, 1e-2
 
 
 class BinaryImages:
-    """The binary rows of a data set, float32: `train` [N, D] and `held_out` [M, D]; of the digits every fourth row.
+    """The binary rows of a data set, float32: `train` [N, D] and `held_out` [M, D].
 
-    N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are never
-    white, `used` [D] marks the pixels that stay, and `constant` is the log-likelihood of the others, nats per training
-    row. `source`, `note` and `side` are those of `load_images`; `size` and `digest` are of both parts.
+    N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are
+    never white, `used` [D] marks the pixels that stay, and `constant` is the log-likelihood of the others,
+    nats per training row. `source`, `note` and `side` are those of `load_images`; `size` and `digest` are of
+    both parts.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,7 +55,7 @@ class BinaryImages:
         self.train, self.held_out = (part.binary(THRESHOLD).float() for part in (images, held_out))
         self.num_tokens, self.used = self.train.shape[1], self.train.any(0)
         self.rows, self.num_never = self.train[:, self.used], int((~self.used).sum())
-        self.white = math.log(0.5 / (len(self.train) + 1))  # log-probability that a never white pixel is white
+        self.white = math.log(0.5 / (len(self.train) + 1))  # log-probability of white where none is
         self.black = math.log1p(-math.exp(self.white))
         self.constant = self.num_never * self.black
 
@@ -70,7 +72,7 @@ class BinaryImages:
 
 
 def scripts_rule() -> Rule:
-    """The 4 x 4 grid on [-5, 5]^2 of the authors' public research scripts, with their weights, (10/4)^2 per node.
+    """The 4 x 4 grid on [-5, 5]^2 of the authors' public scripts, with their weights, (10/4)^2 per node.
 
     Four nodes per axis leave three cells, so (10/3)^2 would be right. The sum of the weights, which is the prior's mass
     on this grid, is 0.247 in place of one. So this is not a distribution, and not a model to train.
@@ -103,7 +105,7 @@ class Encoder:
         return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
 
     def elbo(self, weight: Tensor, bias: Tensor, x: Tensor, *, generator: Generator) -> Tensor:
-        """E_q[log p(x | z)] - KL(q || p) with one draw of z per row, nats per row [N]; on average at most log p(x)."""
+        """E_q[log p(x | z)] - KL(q || p), one draw of z per row, nats [N]; on average at most log p(x)."""
         mean, log_variance = ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
         logits = (mean + randn(mean.shape, mean, generator) * (0.5 * log_variance).exp()) @ weight.T + bias
         fit = (x * logits - softplus(logits)).sum(-1)
@@ -111,7 +113,7 @@ class Encoder:
 
 
 def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
-    """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats per row [N], for float64 x [N, D].
+    """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats [N], for float64 x [N, D].
 
     Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension.
     The height is concave in m and s; L-BFGS starts at the posterior's mode.
@@ -130,14 +132,14 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     def best(rows: Tensor, mode: Tensor, root: Tensor) -> Tensor:
         precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
         start = torch.stack([mode, -0.5 * precision.log()], 1)
-        return bound(rows, _highest(lambda q: [bound(rows, q).sum()], start, 20)[0])
+        return bound(rows, _highest(lambda q: bound(rows, q).sum(), start, 20)[0])
 
     parts = zip(*(tensor.split(100) for tensor in (x, *model.mode(x, seen))), strict=True)
     return torch.cat([best(*part) for part in parts])
 
 
 def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Tensor:
-    """W R [U, 2] for the rotation R, of 36 in a right angle, with the highest `best_diagonal_elbo` of every tenth row.
+    """W R [U, 2]: of 36 rotations R that with the highest `best_diagonal_elbo` of every tenth row.
 
     The prior is round, so every R gives the same model; but what is independent along one pair of axes is not
     so along another.
@@ -151,7 +153,7 @@ def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Ten
 def information(model: LinearVAE) -> Tensor:
     """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
 
-    It is the mean over the prior of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
+    It is the prior's mean of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
     """
     nodes, weights = model.rule.nodes, model.rule.log_weights.exp()
     y = torch.cat([nodes, torch.ones_like(nodes[:, :1])], -1)
@@ -161,7 +163,7 @@ def information(model: LinearVAE) -> Tensor:
 
 
 class NaturalGradient(torch.optim.Optimizer):
-    """Climbs along F^-1 times the gradient, with F the `information` of each pixel, for the parameters [weight, bias].
+    """Climbs along F^-1 times the gradient of [weight, bias], with F the `information` of each pixel.
 
     A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step as
     others, down to an information of `damping`; no pixel's parameters move further than `longest` in a step.
@@ -190,7 +192,7 @@ class NaturalGradient(torch.optim.Optimizer):
 
 
 def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
-    """The start of training: small random weights, and the bias that gives each pixel its mean: W [D, K], b [D].
+    """The start of training: small random weights [D, K], and the bias [D] that gives each pixel its mean.
 
     Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias.
     """
@@ -201,7 +203,7 @@ def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator) -> 
 
 @dataclass(eq=False)
 class Run:
-    """The end of one training: weight [U, 2], bias [U], the encoder (of the ELBO, else None) and the History."""
+    """The end of one training: weight [U, 2], bias [U], the ELBO's encoder, else None, and the History."""
 
     weight: Tensor
     bias: Tensor
@@ -280,14 +282,15 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     def tracked(measure: Callable[[Tensor, Tensor], Any]) -> Callable[[], Any]:
         return lambda: measure(weight.cpu(), bias.cpu())
 
-    history = fit(value, parameters, num_steps=a_pass * (passes if stop is None else stop), decay_steps=a_pass * passes,
+    num_steps = a_pass * (passes if stop is None else stop)
+    history = fit(value, parameters, num_steps=num_steps, decay_steps=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
                   track={key: tracked(measure) for key, measure in (track or {}).items()}, **options)
     return Run(weight.detach().cpu(), bias.detach().cpu(), encoder and encoder.cpu(), history)
 
 
 def short_run(objective: str, images: BinaryImages, *, seed: int, device: torch.device | str = "cpu") -> Run:
-    """`train` for PASSES; its history tracks "lml", nats per row, on a grid that is quick, every five passes."""
+    """`train` for PASSES; every five its history tracks "lml", nats per row, on a quick grid."""
     def lml(weight: Tensor, bias: Tensor) -> Tensor:
         return LinearVAE(weight, bias, disc_rule(0.25, RADIUS)).log_prob(images.rows).mean() + images.constant
 
@@ -296,43 +299,41 @@ def short_run(objective: str, images: BinaryImages, *, seed: int, device: torch.
 
 def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: float = 0.15,
              num_steps: int = 500) -> tuple[Tensor, Tensor, int]:
-    """The exact LML's maximum near these weights, by L-BFGS in float64 on one fine grid: (weight, bias, steps taken).
+    """The exact LML's maximum near these weights, by L-BFGS in float64 on a fine grid: (weight, bias, steps).
 
     Nothing is drawn at random: the only errors are those of the grid and of the rule by which L-BFGS stops.
     """
     rows, rule = images.rows.double(), disc_rule(spacing, RADIUS)
 
-    def lml(theta: Tensor) -> list[Tensor]:
-        return [LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()]
+    def lml(theta: Tensor) -> Tensor:
+        return LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()
 
-    theta, steps, _ = _highest(lml, torch.cat([weight, bias[:, None]], 1).detach().double(), num_steps)
+    theta, steps = _highest(lml, torch.cat([weight, bias[:, None]], 1).detach().double(), num_steps)
     return theta[:, :2], theta[:, 2], steps
 
 
-def _highest(parts: Callable[[Tensor], Iterable[Tensor]], start: Tensor, num_steps: int) -> tuple[Tensor, int, float]:
-    """The maximum of the sum of parts(x), by L-BFGS from the start: (x, steps taken, the sum there)."""
+def _highest(height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int) -> tuple[Tensor, int]:
+    """The maximum of a function, by L-BFGS from the start: where it is, and the steps taken."""
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        x, total = torch.from_numpy(flat).view_as(start).requires_grad_(), 0.0
-        for part in parts(x):
-            part.backward()  # one graph at a time: less memory
-            total -= part.item()
-        assert x.grad is not None
-        return total, -x.grad.flatten().numpy()
+        x = torch.from_numpy(flat).view_as(start).requires_grad_()
+        value = height(x)
+        [slope] = torch.autograd.grad(value, x)
+        return -value.item(), -slope.flatten().numpy()
 
     found = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B",
                      options=dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6))
-    return torch.from_numpy(found.x).view_as(start), found.nit, -found.fun
+    return torch.from_numpy(found.x).view_as(start), found.nit
 
 
-def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tuple[Tensor, Tensor, History]:
-    """Weights [D, 2] and bias [D] of all pixels, trained in the way of the authors' public scripts, and the History.
+def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Weights [D, 2] and bias [D] of all pixels, trained in the way of the authors' public scripts.
 
     Standard normal weights, Adam with a learning rate of 0.01, 800 steps over all rows. objective "masked":
     (D / M) log p(x_M), z integrated against the prior on the scripts' 4 x 4 grid, the visible pixels left
     out; "elbo": with our linear encoder.
     """
     x, generator = images.train, Generator().manual_seed(seed)
-    D, rule, pixels = images.num_tokens, scripts_rule(), x.T.contiguous()  # a choice of pixels is then one of rows
+    D, rule, pixels = images.num_tokens, scripts_rule(), x.T.contiguous()  # a choice of pixels is one of rows
     weight = randn((D, 2), x, generator).requires_grad_()
     bias = randn((D,), x, generator).requires_grad_()
     encoder, size = Encoder.initial(x, 2, generator=generator), round(SHARE * D)
@@ -344,9 +345,9 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tupl
         return D / size * LinearVAE(weight[hidden], bias[hidden], rule).log_prob(pixels[hidden].T).mean()
 
     parameters = [weight, bias] + ([encoder.weight, encoder.bias] if objective == "elbo" else [])
-    history = fit(value, parameters, num_steps=SCRIPTS_STEPS, learning_rate=SCRIPTS_RATE,
-                  name=f"scripts, {objective}, seed {seed}")
-    return weight.detach(), bias.detach(), history
+    fit(value, parameters, num_steps=SCRIPTS_STEPS, learning_rate=SCRIPTS_RATE,
+        name=f"scripts, {objective}, seed {seed}")
+    return weight.detach(), bias.detach()
 
 
 def mean_lml(images: BinaryImages, model: LinearVAE) -> np.ndarray:
@@ -358,7 +359,7 @@ def mean_lml(images: BinaryImages, model: LinearVAE) -> np.ndarray:
 
 
 def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int) -> float:
-    """The 15% objective of these weights on the training rows, nats per row: the same masks for the same seed.
+    """The 15% objective of these weights on the training rows, nats per row, by the masks of a seed.
 
     Every row gets ten masks; a fortieth of the rows share a mask.
     """

@@ -1,12 +1,13 @@
 """Chapter 12: how noisy published estimators of an area are, and what published samplers write.
 
-The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025), and alternatives;
-the samplers those of MDLM (random places) and of MaskGIT (Chang et al. 2022) and LLaDA (places by confidence).
+The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025), and
+alternatives; the samplers those of MDLM (random places) and of MaskGIT (Chang et al. 2022) and LLaDA (places
+by confidence).
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,21 +26,31 @@ PLACES = ("random", "surest place", "surest word")  # see `unmask`
 BLOCK = 2048  # masks in one call of a model
 TIE = 1e-9  # confidences closer than this count as equal
 
-ScoreMoments = tuple[np.ndarray, np.ndarray]  # mean and variance over masks of the score of each text and size [T, D]
+
+class Moments(NamedTuple):
+    """Mean and variance over masks of (1/m) sum_j log p(x_j | x_R), nats per token, of each text and size [T, D]."""
+
+    mean: np.ndarray
+    variance: np.ndarray
 
 
-def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator) -> ScoreMoments:
-    """Mean and variance over masks of (1/m) sum_j log p(x_j | x_R), nats per token, [T, D] each, for texts [T, D].
+class Noise(NamedTuple):
+    """Bias and variance of an estimator of each text's area [T]."""
 
-    `num_masks` masks per text and size, at least 2.
-    """
+    bias: np.ndarray
+    variance: np.ndarray
+
+
+def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator) -> Moments:
+    """The Moments of texts [T, D] from `num_masks` masks per text and size, at least 2."""
     options: dict[str, Any] = dict(num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator)
     curves = [score_curve(model, text, **options) for text in texts[:, None]]
-    return np.stack([curve.mean for curve in curves]), num_masks * np.stack([curve.variance for curve in curves])
+    return Moments(np.stack([curve.mean for curve in curves]),
+                   num_masks * np.stack([curve.variance for curve in curves]))
 
 
-def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> ScoreMoments:
-    """Bias [T] and variance [T] of the rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
+def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
+    """The rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
 
     spread: one t from each of `num_passes` equal parts, as MDLM's code spreads them over a batch, instead of
     independent ones.
@@ -57,14 +68,14 @@ def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> ScoreMom
     within[np.arange(len(t)), part] = width * strata
     by_part = first @ within
     spread_of = (second @ within - by_part**2).mean(-1) / num_passes
-    return by_part.mean(-1) - mean.sum(-1), spread_of
+    return Noise(by_part.mean(-1) - mean.sum(-1), spread_of)
 
 
-def by_size(moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1) -> np.ndarray:
-    """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D] (default: uniform).
+def by_size(moments: Moments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1) -> np.ndarray:
+    """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
 
-    Each score is divided by the probability of its size. strata: parts of equal probability, each drawn
-    num_passes / strata times.
+    Each score is divided by the probability of its size, by default 1/D. strata: parts of equal probability,
+    each drawn num_passes / strata times.
     """
     mean, variance = moments
     num_tokens = mean.shape[1]
@@ -78,8 +89,8 @@ def by_size(moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = 
     return (second - first**2).mean(-1) / num_passes
 
 
-def by_llada(moments: ScoreMoments, num_passes: int, batch: int = LLADA_BATCH) -> ScoreMoments:
-    """Bias [T] and variance [T] of LLaDA's likelihood script: sizes D/b apart from one random start, b passes a batch.
+def by_llada(moments: Moments, num_passes: int, batch: int = LLADA_BATCH) -> Noise:
+    """LLaDA's likelihood script: sizes D/b apart from one random start, b passes per batch.
 
     The script rounds k + i D/b, i = 0..b - 1, for a random k in 1..D, and starts again at 1 above D.
     """
@@ -89,7 +100,7 @@ def by_llada(moments: ScoreMoments, num_passes: int, batch: int = LLADA_BATCH) -
     sizes = (np.round(start + np.arange(batch) * (num_tokens / batch)).astype(int) - 1) % num_tokens + 1  # [D, b]
     area = num_tokens * mean[:, sizes - 1].mean(-1)  # the mean of one batch, given its start: [T, D]
     noise = num_tokens**2 * variance[:, sizes - 1].mean((-1, -2)) / batch
-    return area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes
+    return Noise(area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes)
 
 
 def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_orders: int, *,
@@ -159,9 +170,10 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
 def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator) -> Tensor:
     """log q(x) of rows [N, D] under "surest word", one token per pass: nats [N], from `num_paths` paths per row.
 
-    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more probable). A
-    path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is an unbiased estimate of
-    q(x), and the log of the mean of `num_paths` products lies below log q(x) on average.
+    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more
+    probable). A path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is
+    an unbiased estimate of q(x), and the log of the mean of `num_paths` products lies below log q(x) on
+    average.
     """
     rows = x.long().repeat_interleave(num_paths, 0)  # [N K, D]
     seen = torch.zeros_like(rows, dtype=torch.bool)

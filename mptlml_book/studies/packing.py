@@ -12,8 +12,8 @@ from torch import nn
 def eight_bits(net: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
     """The network with rounded weights, and those as {"units": {name: (columns, units)}, "weights": base64}.
 
-    Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector counts as one row. The
-    multiples, 8 bits each, follow each other in the order of the names.
+    Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector counts as one
+    row. The multiples, 8 bits each, follow each other in the order of the names.
     """
     net, multiples = copy.deepcopy(net), b""
     units: dict[str, Any] = {}

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ ANTIBODIES = {
 }
 
 RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)  # dense where the curve bends
-NUM_GENES, MASKS_OF_ONE = 16, 6  # genes scored in the stored runs; masks of one residue each for a gene's first rate
+NUM_GENES, MASKS_OF_ONE = 16, 6  # genes scored in the stored runs; masks of one residue, for the first rate
 BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
@@ -77,7 +78,7 @@ class Network:
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """tested and trained: texts that share no family, [N] each; `source` names them, `note` warns of a stand-in."""
+    """tested and trained: texts that share no family; `source` names them, `note` warns of a stand-in."""
 
     tested: list[str]
     trained: list[str]
@@ -94,7 +95,7 @@ def spaced(sequence: str) -> str:
 
 
 def load_network() -> Network:
-    """The network of the name or folder in MPTLML_MASKED_LM, or else AntiBERTy, or a small one with a note."""
+    """The network that MPTLML_MASKED_LM names, or else AntiBERTy, or a small one with a note."""
     name = os.environ.get("MPTLML_MASKED_LM")
     if name:
         lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local), name)
@@ -104,12 +105,13 @@ def load_network() -> Network:
     if folder is not None and not name:
         return Network(_antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True)
     missing = name or "The package antiberty 0.1.3"
-    return Network(small_network(), "a small BERT", f"{missing} was not at hand here: a small BERT, trained on this "
-                   "page for a few seconds, stands in. What the page computes itself is not about a network in use.")
+    return Network(small_network(), "a small BERT", (
+        f"{missing} was not at hand here: a small BERT, trained on this page for a few seconds, stands in. "
+        "What the page computes itself is not about a network in use."))
 
 
 def load_sequences() -> Sequences:
-    """Human germline genes to test on, each once, and those of other species to train on; or sentences, with a note.
+    """Human germline genes to test on, and those of other species to train on; or sentences, with a note.
 
     A sequence to train on has less than CEILING in common with each of the human ones (`identity`).
     """
@@ -118,14 +120,14 @@ def load_sequences() -> Sequences:
         tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
                            for train in (False, True))
         met = set(tested)
-        return Sequences(tested, [text for text in trained if text not in met], "sentences", "Germline genes were not "
-                         "at hand here, or no network that reads them: sentences stand in.")
+        return Sequences(tested, [text for text in trained if text not in met], "sentences", (
+            "Germline genes were not at hand here, or no network that reads them: sentences stand in."))
     human, others = _far_apart(folder)
     return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
 
 
 def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
-    """The V genes in anarci's folder, letters only: (human, one allele of each gene; of other species, all alleles).
+    """The V genes in anarci's folder, letters only: (human, an allele of each gene; of other species, all).
 
     Each sequence once, in the file's order.
     """
@@ -153,9 +155,9 @@ def _far_apart(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
-    """1 - edit distance / length of the longer, [N, M] in [0, 1]: the fewest letters to change, insert or leave out.
+    """1 - edit distance / length of the longer, [N, M]: the fewest letters to change, insert or leave out.
 
-    (Anarci's own columns do not serve: it numbers genes of some species otherwise, so that equal letters stand apart.)
+    (Anarci's own columns do not serve: it numbers genes of some species otherwise: equal letters stand apart.)
     """
     from Bio.Align import PairwiseAligner  # anarci needs it too
 
@@ -170,14 +172,12 @@ def spread_out(texts: Sequence[str], count: int) -> list[str]:
 
 
 def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]:
-    """Log-probabilities of the letters of each of `others`, nats [D], by how often `texts` have them at that position.
+    """Log-probabilities of the letters of each of `others`, nats [D], by how often `texts` have them there.
 
     Half a count is added for every letter that the texts have anywhere.
     """
-    found = []
-    for same, there, kinds in _columns(texts, others):
-        found.append(np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds)))
-    return found
+    return [np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds))
+            for same, there, kinds in _columns(texts, others)]
 
 
 def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> np.ndarray:
@@ -192,19 +192,13 @@ def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> np.nda
 
 
 def _columns(texts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """For each of `others`: where texts have its letter and where they have any, bool [D, N], and how many kinds."""
-    one, other = (_letters([text.replace(" ", "") for text in some]) for some in (texts, others))
-    kinds = len(np.unique(one[one != ord(" ")]))
-    for letters in other.T:
-        own = letters[letters != ord(" ")][:, None]
-        rows = np.pad(one, ((0, max(0, len(own) - len(one))), (0, 0)), constant_values=ord(" "))[: len(own)]
-        yield rows == own, rows != ord(" "), kinds
-
-
-def _letters(sequences: Sequence[str]) -> np.ndarray:
-    """Sequences as columns of bytes, filled up with spaces: [width, N]."""
-    width = max(map(len, sequences))
-    return np.array([np.frombuffer(s.ljust(width).encode("ascii", "replace"), np.uint8) for s in sequences]).T
+    """For each of `others`: where texts have its letter, where they have any, bool [D, N], and how many kinds."""
+    rows = [text.split() for text in [*texts, max(others, key=len)]]  # the last makes it long enough
+    letters = np.array([*zip_longest(*rows, fillvalue="")])[:, :-1]
+    kinds = len(np.unique(letters[letters != ""]))
+    for other in others:
+        own = np.array(other.split())[:, None]
+        yield letters[:len(own)] == own, letters[:len(own)] != "", kinds
 
 
 def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
@@ -244,15 +238,15 @@ def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
 
 
 def scored() -> dict[str, str]:
-    """The sequences of the stored scores, as texts by name: some germline genes, the chains, and mutants of one."""
+    """The texts of the stored scores by name: some germline genes, the chains, and mutants of one."""
     genes = spread_out(load_sequences().tested, NUM_GENES)[::2]
     return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains() | mutants()
 
 
 def answered_from(start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray) -> np.ndarray:
-    """What areas change, nats per text [seeds, texts], if another model answers where `start` or more is masked.
+    """What areas change, nats per text [seeds, texts], if another model answers from `start` masked on.
 
-    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts]: the other's score, at all sizes.
+    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts]: the score of the other.
     """
     found = np.empty(scores.shape[:2])
     for k, length in enumerate(lengths):
@@ -281,7 +275,7 @@ def mutants() -> dict[str, str]:
 
 
 def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple[Tensor, Tensor]:
-    """What the network says where `rate` of a text is hidden: (observed bool [D], log-probabilities [D, V])."""
+    """What the network says if `rate` of a text is hidden: (observed bool [D], log-probabilities [D, V])."""
     ids = lm.encode(text)
     hidden = max(1, round(rate * len(ids)))
     observed = torch.ones(len(ids), dtype=torch.bool)
@@ -297,7 +291,7 @@ def _folder(package: str) -> Path | None:
 
 
 def _antiberty(folder: Path) -> MaskedLM:
-    """The weights in a folder of antiberty as a MaskedLM without dropout, so that training follows from its seed."""
+    """The weights in a folder of antiberty as a MaskedLM; without dropout, training follows from its seed."""
     with needs("text"):
         from transformers import BertConfig, BertTokenizer
     words = (folder / "vocab.txt").read_text(encoding="utf-8").split()
@@ -312,25 +306,15 @@ def _antiberty(folder: Path) -> MaskedLM:
 
 
 def small_network(num_steps: int = 300) -> MaskedLM:
-    """Chapter 10's small BERT, trained for a few seconds at a fixed 15%."""
+    """A small BERT, trained for a few seconds at a fixed 15%."""
     with needs("text"):
-        from transformers import ModernBertConfig
-    texts = load_glue("cola", train=True).texts + load_glue("mrpc", train=True).texts
+        from transformers import BertConfig
+    texts = load_glue("cola", train=True).texts
     pieces = make_tokenizer(texts, 120)
-    options: dict[str, Any] = dict(
-        vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=130, global_attn_every_n_layers=1, initializer_range=0.1,
-        pad_token_id=pieces.pad_token_id, cls_token_id=pieces.cls_token_id, sep_token_id=pieces.sep_token_id,
-        bos_token_id=None, eos_token_id=None)
-    config = ModernBertConfig(**options)
-    lm, generator = MaskedLM.random(config, pieces, seed=1), draws.seeded(1)
-    rows, view = torch.stack(lm.blocks(texts, 40).rows), lm.at_length(40)
-
-    def objective() -> Tensor:
-        some = rows[torch.randint(len(rows), (32,), generator=generator)]
-        return objectives.fixed_size(view, some, 6, share_masks=False, generator=generator)
-
-    lm.model.train()
-    fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=3e-3, decay_steps=num_steps)
-    lm.model.eval()
+    config = BertConfig(vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+                        num_attention_heads=4, max_position_embeddings=130, initializer_range=0.1,
+                        pad_token_id=pieces.pad_token_id)
+    lm = MaskedLM.random(config, pieces, seed=1)
+    short = [text for text in texts if len(text) < 100]
+    fine_tune(lm, short, "fixed 15%", seed=1, num_steps=num_steps, learning_rate=3e-3)
     return lm

@@ -27,26 +27,17 @@ def cosine_steps(num_tokens: int, num_steps: int) -> list[int]:
     return (-np.diff(hidden)).tolist()
 
 
-def staircase(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) -> float:
-    """sum_s g_s S(m_s): the expected log-probability with which a schedule writes a row, nats per row.
+def schedule_cost(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) -> float:
+    """The area between the curve and the schedule's staircase, nats per row: E[KL(p || q_schedule)], given the order.
 
-    scores [D]: S(1), ..., S(D), nats per token. It is the area under the curve only where every pass writes
-    one token. Raises ValueError: `steps` whose sum is not D.
+    scores [D]: S(1), ..., S(D), nats per token, the model's expected scores for rows drawn from it. One pass costs the
+    total correlation of the tokens; D passes cost nothing. Raises ValueError: `steps` whose sum is not D.
     """
     scores = np.asarray(scores, dtype=float)
     if sum(steps) != len(scores):
         raise ValueError(f"steps that write {sum(steps)} tokens do not fit scores of shape {scores.shape}")
     hidden = len(scores) - np.cumsum([0, *steps[:-1]])
-    return float(np.dot(steps, scores[hidden - 1]))
-
-
-def schedule_cost(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) -> float:
-    """The area between the curve and the schedule's staircase, nats per row: E[KL(p || q_schedule)], given the order.
-
-    scores [D]: the model's expected scores, for rows drawn from it. One pass costs the total correlation of
-    the tokens; D passes cost nothing.
-    """
-    return float(np.sum(scores)) - staircase(scores, steps)
+    return float(np.sum(scores)) - float(np.dot(steps, scores[hidden - 1]))
 
 
 def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int]:

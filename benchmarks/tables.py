@@ -1,0 +1,6 @@
+"""The stored tables by name, in an order in which each finds those that it reads."""
+
+from . import after_training, deep_vae, known_language, linear_vae, masked_diffusion, real_network
+
+TABLES = {name: table for part in (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training)
+          for name, table in part.TABLES.items()}
