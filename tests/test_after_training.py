@@ -20,7 +20,7 @@ def small_net(generator, num_tokens=32):
 
 @pytest.mark.parametrize("name", study.DOMAINS)
 def test_the_posterior_is_that_of_an_enumeration_of_all_states(name, generator):
-    """Four words, so 12^4 or 16^4 paths: the probability of each path with x, summed by the topic at word 2 of 4."""
+    """12^4 or 16^4 paths of four words: the probability of each with x, summed by the topic at word 2."""
     truth = study.domain(name, 4)
     x = truth.sample(3, generator=generator)
     num_states = len(truth.initial)
@@ -33,16 +33,16 @@ def test_the_posterior_is_that_of_an_enumeration_of_all_states(name, generator):
 
 
 def test_the_domains_differ_where_they_say(generator):
-    home, noisy, renamed, new = (study.domain(name) for name in ("home", "typing noise", "nouns renamed", "new topic"))
+    home, short, renamed, noisy, new = map(study.domain, study.DOMAINS)
     assert torch.equal(home.emission, language().emission) and torch.equal(home.transition, language().transition)
     assert noisy.emission.min() == pytest.approx(0.9 * 0.02 / 24 + 0.1 / 24)
-    stay = [float(model.transition[1].view(-1, 4).sum(1)[0]) for model in (home, study.domain("short topics"), new)]
+    stay = [float(model.transition[1].view(-1, 4).sum(1)[0]) for model in (home, short, new)]
     assert stay == pytest.approx([0.97, 0.8, 0.97])
     for topic, rank in itertools.product(range(3), repeat=2):
-        there, here = NOUNS[topic][rank], NOUNS[(topic + 1) % 3][rank]  # the next topic's noun has taken its place
+        there, here = NOUNS[topic][rank], NOUNS[(topic + 1) % 3][rank]  # the next topic's noun stands there
         assert torch.allclose(renamed.emission[:, WORDS.index(here)], home.emission[:, WORDS.index(there)])
     assert torch.allclose(new.emission[:12], home.emission, atol=1e-15) and len(new.initial) == 16
-    for kind, state in ((NOUNS, 13), (VERBS, 14)):  # three words of the fourth topic, one from each of the others
+    for kind, state in ((NOUNS, 13), (VERBS, 14)):  # three words of the new topic, one of each other
         words = new.emission[state].topk(3).indices.tolist()
         assert sorted(topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words) == [0, 1, 2]
 
@@ -60,7 +60,7 @@ def test_the_probe_is_that_of_scikit_learn(generator):
 
 
 def test_the_regret_is_the_expected_log_loss_above_that_of_the_posterior(generator):
-    """Against labels drawn from the posterior: the mean difference of log losses agrees within four standard errors."""
+    """Against labels drawn from the posterior, within four standard errors of the mean difference."""
     posterior = torch.rand(50, 3, generator=generator, dtype=torch.float64).softmax(-1)
     answer = torch.rand(50, 3, generator=generator, dtype=torch.float64).log_softmax(-1)
     assert study.regret(posterior, posterior.log()) == pytest.approx(0, abs=1e-12)

@@ -1,4 +1,4 @@
-"""Images without a connection, from a folder, from a broken one, and by download. The network is never touched."""
+"""Images without a connection, from a folder, from a broken one, and by download; never from the network."""
 
 import struct
 import time
@@ -21,7 +21,7 @@ PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.ui
 
 
 def write_idx(root, name="MNIST"):
-    """Four idx files as torchvision expects them under `root`, all with the same pixels; the folder that holds them."""
+    """Four idx files as torchvision expects them under `root`, with the same pixels; their folder."""
     raw = Path(root) / name / "raw"
     raw.mkdir(parents=True)
     for part, labels in LABELS.items():

@@ -35,7 +35,7 @@ def averages_to_55(values):
 
 @pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
-    """Each stratum of `together` neighbouring sizes is met `times` times; over many draws each row meets every size."""
+    """Each stratum of `together` sizes is met `times` times; over many draws each row meets every size."""
     draw = partial(objectives.stratified_size, generator=generator)
     values, sizes = values_of(draw, ten_tokens(), num_rows, 100)
     for asked in sizes:
@@ -50,7 +50,7 @@ def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generat
     assert averages_to_55(values)
     met, expected = torch.bincount(sizes.flatten() - 1, minlength=10), torch.arange(1, 11) ** -0.5
     expected = expected / expected.sum() * met.sum()
-    assert ((met - expected).square() / expected).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000; strata do better
+    assert ((met - expected).square() / expected).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000
 
 
 def test_more_are_hidden_than_scored(generator):
@@ -98,7 +98,8 @@ def test_readings_tell_who_knows_the_language_and_who_reads_from_left_to_right()
 def test_a_network_is_carried_on_in_a_copy():
     net, _ = study.pretrain("fixed 15%", seed=3, num_steps=2, width=8, num_layers=1)
     before, options = net.readout.weight.clone(), dict(seed=3, num_steps=12, learning_rate=1e-2)
-    after, stayed = (study.carry_on(net, scheme, **options).readout.weight for scheme in ("uniform sizes", "fixed 15%"))
+    after, stayed = (study.carry_on(net, scheme, **options).readout.weight
+                     for scheme in ("uniform sizes", "fixed 15%"))
     assert torch.equal(net.readout.weight, before)
     assert not torch.equal(after, before) and not torch.equal(stayed, after)
 

@@ -1,4 +1,4 @@
-"""The study of masked diffusion: predicted noise is that of simulated estimators, and samplers write what they say."""
+"""Masked diffusion: predicted noise is that of simulated estimators, and samplers write what they say."""
 
 import math
 
@@ -73,7 +73,7 @@ def test_predicted_noise_is_that_of_simulated_estimators(name, noise):
 
 
 def test_lladas_rounding_prefers_even_sizes():
-    """24 tokens in batches of 16: k + 1.5 i is rounded to even numbers, so even sizes come up three times as often."""
+    """24 tokens in batches of 16: k + 1.5 i is rounded to even sizes, which come up three times as often."""
     mean = np.where(np.arange(1, 25) % 2, 0.0, -1.0)[None]
     bias, _ = study.by_llada((mean, 0 * mean), 16)
     assert bias[0] == pytest.approx(-24 * (0.75 - 0.5))
@@ -88,14 +88,14 @@ def test_nested_masks_estimate_the_area(generator):
     assert ((values.mean(0) - model.log_prob(text)).abs() < 4 * error).all()
 
 
-# Samplers ----------------------------------------------------------------------------------------------------------
+# Samplers
 
 NUM = 20_000  # rows written
 
 
 @pytest.fixture
 def alike():
-    """Two independent tokens of two words, 0.9 and 0.1: every place has the same words, so all is decided by ties."""
+    """Two independent tokens of two words, 0.9 and 0.1: the places are alike, so ties decide."""
     uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
     return HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
 
@@ -117,7 +117,7 @@ def agree(share, probs):
 
 @pytest.mark.parametrize("steps", [[1, 1, 1], [2, 1], [3]])
 def test_a_row_is_written_as_often_as_its_reading_says(steps, generator):
-    """By the surest places, which no draw decides: what is written has the probability that reading it gives."""
+    """By the surest places, which no draw decides."""
     model = small(3)
     rows = every_row(model)
     _, log_q = unmask(model, steps, rows, places="surest place", generator=generator)
@@ -143,7 +143,7 @@ def test_the_surest_words_are_written_as_often_as_their_probability_says(generat
 
 
 def test_ties_are_broken_evenly(alike, generator):
-    q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)  # by hand: see the chapter's exercise
+    q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)  # as in the exercise
     found = log_prob_surest(alike, every_row(alike), NUM, generator=generator)
     torch.testing.assert_close(found.exp(), q, rtol=0.03, atol=0)
     written, _ = unmask(alike, [1, 1], places="surest word", num_rows=NUM, generator=generator)
@@ -158,7 +158,7 @@ def test_the_likeliest_words_are_one_row(generator):
 
 
 def test_much_noise_hides_which_word_is_surest(alike, generator):
-    """Its first of two words then stands anywhere, as in the chapter's exercise: q comes close to the language's."""
+    """Its first of two words then stands anywhere: q comes close to the language's, as in the exercise."""
     none, some, much = (shares(alike, unmask(alike, [1, 1], places="surest word", noise=noise, num_rows=NUM,
                                              generator=generator)[0])[0] for noise in (0.0, 8.0, 1e4))
     assert abs(much - 0.81) < 0.015 and abs(none - 0.891) < 0.015

@@ -1,4 +1,4 @@
-"""The network that somebody else trained: what is read of its packages, how close genes are, training, stand-ins."""
+"""The network that somebody else trained: its packages, how close genes are, training, stand-ins."""
 
 import importlib.util
 from functools import partial
@@ -38,7 +38,7 @@ def test_identity_is_one_minus_the_edit_distance_over_the_longer():
 
 @NEEDS["anarci"]
 def test_training_genes_are_far_from_every_human_gene():
-    """Columns of the alignment would not do: the same rhesus gene stands one column farther on from the 16th."""
+    """Columns of the alignment would not do: the same rhesus gene stands one column on from the 16th."""
     human, others = study.germline_genes(study._folder("anarci"))
     assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(study.RESIDUES)
     rhesus = ("EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT")
@@ -69,7 +69,7 @@ def test_without_the_packages_another_network_stands_in_and_says_so(monkeypatch)
     found, sequences = study.load_network(), study.load_sequences()
     assert not found.is_real and "antiberty" in found.note and "Germline genes" in sequences.note
     assert not set(sequences.tested) & set(sequences.trained)
-    assert len(found.lm.encode(study.chains()["adalimumab heavy"])) == 121  # a chain can be read, if not understood
+    assert len(found.lm.encode(study.chains()["adalimumab heavy"])) == 121  # it can be read
     found.lm.sentences(study.spread_out(sequences.tested, 12))
 
 
@@ -85,7 +85,7 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
 def test_a_table_by_position_counts_residues_where_they_stand():
     texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
     [found] = study.by_position(texts, [other])
-    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])  # A, C and D; no text has a third
+    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])  # no text has a third
 
 
 def test_a_mixture_of_genes_is_a_distribution():

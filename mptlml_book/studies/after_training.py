@@ -26,7 +26,7 @@ from .known_language import BATCH, NOUNS, SCHEMES, STAY, VERBS, WORDS, language
 PHASES = 4  # states of one topic; state z has topic z // 4
 SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
 DOMAINS = "home", "short topics", "nouns renamed", "typing noise", "new topic"
-LABELLED = {8: 16, 32: 8, 128: 4, 512: 1}  # number of labelled sentences: how many such sets are drawn from all 512
+LABELLED = {8: 16, 32: 8, 128: 4, 512: 1}  # labelled sentences: how many such sets are drawn from all 512
 NUM_TEST, NUM_WRITTEN = 256, 16  # sentences on which a network is held against exact answers; those it writes
 AT = 1, 2, 5, 9, 13, 17, 21, 25, 29, 31, 32  # mask sizes of the area
 NUM_READ = 512  # sentences from which a network is read before its use
@@ -85,9 +85,9 @@ def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
 
 
 def middle_states(net: MaskedTransformer, x: Tensor) -> Tensor:
-    """The network's last state at the middle word of each visible row x [N, D], as its readout sees it: [N, width].
+    """The state that the readout sees at the middle word of each visible row x [N, D]: [N, width].
 
-    The mean over all words could not do: the network knows distances only, so a mean does not tell where the middle is.
+    A mean over all words could not do: the network knows distances only, so it does not tell where the middle is.
     """
     return net.states(x.long(), all_observed(net.num_tokens))[:, (net.num_tokens - 1) // 2]
 
@@ -129,16 +129,16 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
 
 
 def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
-    """Mean KL(exact posterior || answer), nats per sentence [...], for [N, classes] and log-answers [..., N, classes].
+    """Mean KL(posterior || answer), nats per sentence [...], for [N, classes] and log-answers [..., N, classes].
 
-    This is the expected log loss of the answer minus that of the exact posterior, without the noise of the labels.
+    This is the answer's expected log loss minus that of the exact posterior, without the noise of the labels.
     """
     return (torch.special.entr(posterior).neg() - posterior * log_answer).sum(-1).mean(-1)
 
 
 def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *, generator: Generator
               ) -> tuple[MaskedTransformer, Tensor]:
-    """A copy of the network and of a probe's `head` [width + 1, classes], both trained on labelled rows x [n, D].
+    """A copy of the network and of a probe's `head` [width + 1, classes], trained on labelled rows x [n, D].
 
     20 steps of Adam on batches of 32, with a rate that falls from 1e-3 to zero along a half cosine.
     """
@@ -189,7 +189,7 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
 
 
 def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, float]:
-    """What can be known of a network before it is used, in nats per sentence; each is 0 or positive, less is better.
+    """What can be known of a network before it is used, nats per sentence; each is at least 0, less is better.
 
         area gap   expected LML minus area: the mean divergence along a random order (sizes AT, straight lines between)
         S(1), S(5) D times the distance below the exact curve at one size
@@ -207,7 +207,7 @@ def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, 
 
 
 def best_possible(name: str, *, seed: int, num_rows: int = 4096) -> dict[str, float]:
-    """What the exact posterior achieves in a domain: its log loss, nats per sentence, and its share of right answers.
+    """What the exact posterior achieves in a domain: its log loss, nats per sentence, and its share of right ones.
 
     Means over num_rows new sentences, the exact expectation given each, and their standard errors.
     """

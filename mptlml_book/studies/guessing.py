@@ -16,9 +16,9 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
             generator: Generator) -> dict[str, Any]:
     """What two networks guess of one row, the more of it is hidden.
 
-    networks: {short name: network}. row [D]: token ids; vocabulary: the V words; sizes: how many tokens each step
-    hides, along one order that is drawn from the generator. Three guesses are kept for each token. Raises
-    ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
+    networks: {short name: network}. row [D]: token ids; vocabulary: the V words; sizes: how many tokens each
+    step hides, along one order that is drawn from the generator. Three guesses are kept for each token.
+    Raises ValueError: not two networks, a vocabulary that is not theirs, a size not in 1..D.
     """
     sizes, of = check_sizes(sizes, len(row)), [net.vocab_size for net in networks.values()]
     if of != 2 * [len(vocabulary)]:
@@ -39,8 +39,8 @@ def guesses(networks: Mapping[str, VocabularyModel], row: Tensor, vocabulary: Se
 def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
     """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
 
-    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a wrong one orange;
-    the paler, the less sure.
+    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a wrong one
+    orange; the paler, the less sure.
     """
     columns = ["<br>".join(["gene", *said])]
     for place, residue in enumerate(gene, 1):
