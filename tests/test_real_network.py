@@ -140,7 +140,7 @@ def test_mutants_differ_from_their_chain_where_they_say():
 
 @pytest.mark.parametrize(("name", "steps", "schemes"), [
     ("repair", study.NUM_STEPS, study.SCHEMES), ("longer", 2 * study.NUM_STEPS, study.SCHEMES),
-    ("control", real_network.EQUAL_STEPS, ["fixed 15%"])])
+    ("control", real_network.EQUAL_STEPS, ["fixed 15%"]), ("scratch", 4 * study.NUM_STEPS, ["uniform sizes"])])
 def test_the_stored_runs_are_those_of_the_settings(name, steps, schemes):
     stored = pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
     ends = stored[stored["step"] == steps].groupby(["scheme", "seed"])
