@@ -313,7 +313,7 @@ def small_network(num_steps: int = 300) -> MaskedLM:
     pieces = make_tokenizer(texts, 120)
     config = BertConfig(vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
                         num_attention_heads=4, max_position_embeddings=130, initializer_range=0.1,
-                        pad_token_id=pieces.pad_token_id)
+                        pad_token_id=pieces.pad_token_id, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
     lm = MaskedLM.random(config, pieces, seed=1)
     short = [text for text in texts if len(text) < 100]
     fine_tune(lm, short, "fixed 15%", seed=1, num_steps=num_steps, learning_rate=3e-3)
