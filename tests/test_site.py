@@ -239,14 +239,14 @@ def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_
     page.close()
 
 
-def test_a_page_that_is_dark_is_printed_light(reader, built_site):
-    page = Visit(reader, built_site / "book" / "scorecard.html").page
-    theme = "document.documentElement.dataset.theme"
-    page.evaluate(f"{theme} = 'dark'")
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(theme) == "light"
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(theme) == "dark"
+def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(reader, built_site):
+    page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
+    state = ("[document.documentElement.dataset.theme, "
+             "...new Set(Array.from(document.querySelectorAll('details.sd-dropdown'), (fold) => fold.open))]")
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    for event, expected in (("beforeprint", ["light", True]), ("afterprint", ["dark", False])):
+        page.evaluate(f"dispatchEvent(new Event('{event}'))")
+        assert page.evaluate(state) == expected
     page.close()
 
 

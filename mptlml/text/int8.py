@@ -1,18 +1,15 @@
-"""A network's linear layers in 8-bit whole numbers, which a CPU multiplies faster, and what that does to its scores."""
+"""What linear layers in 8-bit whole numbers, which a CPU multiplies faster, do to the scores of a network."""
 
 import copy
-import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Generator, ao
+from torch import Generator
 
 from .. import draws
+from .masked_lm import MaskedLM
 from .text_curves import spaced_sizes
-
-if TYPE_CHECKING:
-    from .masked_lm import MaskedLM
 
 
 class Int8Error(NamedTuple):
@@ -30,24 +27,8 @@ class Int8Error(NamedTuple):
                 f"{self.pseudo_log_likelihood:.2f} (spread {self.pseudo_log_likelihood_spread:.2f})")
 
 
-def in_int8(model: Any) -> Any:
-    """A copy whose linear layers are in int8: weights once, what they read anew in each pass (torch's dynamic way).
-
-    Raises ValueError: not in float32 on a CPU, or torch cannot do it here, as it says itself that it will not always.
-    """
-    weights = next(model.parameters())
-    if (weights.device.type, weights.dtype) != ("cpu", torch.float32):
-        raise ValueError(f"int8 needs a model in float32 on the CPU, got {weights.dtype} on {weights.device.type}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it will be removed
-        try:
-            return ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
-        except (AttributeError, ImportError, RuntimeError) as error:
-            raise ValueError(f"torch {torch.__version__} has no int8 on this machine: {error}") from error
-
-
 @torch.no_grad()
-def int8_error(lm: "MaskedLM", texts: list[str], *, generator: Generator) -> Int8Error:
+def int8_error(lm: MaskedLM, texts: list[str], *, generator: Generator) -> Int8Error:
     """How far scores in int8 lie from those in float32 on at least two texts, under the same 64 masks each.
 
     lm: a MaskedLM with int8=True. Raises ValueError: without it, or fewer texts.

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor
+from torch import Tensor, ao
 from torch.nn.functional import pad
 from tqdm import tqdm
 
 from ..checks import check_count, check_known
-from .int8 import in_int8
 
 BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
@@ -78,7 +77,7 @@ class Passes:
         self.model = model = getattr(model, "module", model)
         self.exact = model if int8 else None  # the network in float32
         if int8:
-            self.passes = self.model = model = in_int8(model)
+            self.passes = self.model = model = _in_int8(model)
         self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
@@ -271,3 +270,19 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     if (alone - again).abs().max() > most:
         raise ValueError(f"{type(net.model).__name__} answers otherwise when it is asked again: it draws at random")
     return bool((alone - among).abs().max() <= most)
+
+
+def _in_int8(model: Any) -> Any:
+    """A copy whose linear layers are in int8: weights once, what they read anew in each pass (torch's dynamic way).
+
+    Raises ValueError: not in float32 on a CPU, or torch cannot do it here, as it says itself that it will not always.
+    """
+    weights = next(model.parameters())
+    if (weights.device.type, weights.dtype) != ("cpu", torch.float32):
+        raise ValueError(f"int8 needs a model in float32 on the CPU, got {weights.dtype} on {weights.device.type}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it will be removed
+        try:
+            return ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+        except (AttributeError, ImportError, RuntimeError) as error:
+            raise ValueError(f"torch {torch.__version__} has no int8 on this machine: {error}") from error
