@@ -102,6 +102,12 @@ def test_a_quiet_block_is_not_left_alone(generator):
     assert (found.mean + 0.5).std() < 0.15 and abs(found.mean + 0.5).max() < 1
 
 
+def test_an_error_knows_how_well_it_is_known(generator):
+    """From the pilot alone, of two pairs in each half: between two and four degrees of freedom, whatever the unit."""
+    found = allocate(lambda rows, blocks, places: 1e3 * places, np.ones((1, REPEATS)), 1e6, 100, generator=generator)
+    assert found.dof.min() >= 2 and found.dof.max() <= 4 and found.dof.std() > 0.1
+
+
 @pytest.mark.parametrize(("given", "message"), [
     (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
     (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 9, got 7")])

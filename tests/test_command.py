@@ -126,6 +126,21 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(here, folder, tmp
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
+@pytest.mark.parametrize(("words", "message"), [
+    ([SHORT, "-o", LATIN], "exists"), (["bad.txt", "--int8"], "needs at least two texts"), (["no.txt"], "No such file"),
+    ([SHORT, "-o", "/proc/s.jsonl"], "can be written"), ([SHORT, "--device", "gpu"], "on this machine"),
+])
+def test_what_needs_no_model_is_told_before_one_is_loaded(here, monkeypatch, words, message):
+    monkeypatch.setattr("mptlml.text.MaskedLM.from_pretrained", lambda *_, **__: pytest.fail("a model was loaded"))
+    with pytest.raises(SystemExit, match=message):
+        here("score", *words)
+
+
+def test_two_texts_are_enough_to_tell_the_error_of_int8(here, capsys):
+    here("score", SHORT, "--int8")
+    assert "int8 minus float32 on 2 of the texts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("one", "words", "message"), [
     ("score", ["--orders", "1"], "argument --orders: must be 0 or at least 2, got 1"),
     ("score", ["--sizes", "1"], "argument --sizes: must be at least 2, got 1"),

@@ -124,6 +124,7 @@ def test_single_mutants_are_those_of_a_loop(lm):
     """Each mutant by itself, under the masks that all share; the masked marginals are the differences of one hole."""
     words, passes = ["cat", "dog", "mat"], 8
     found = single_mutants(lm, WILD, words, num_passes=passes, generator=torch.Generator().manual_seed(3))
+    assert single_mutants(lm, "the cat", words, generator=torch.Generator()).areas.shape == (2, 3)
     generator, ids = torch.Generator().manual_seed(3), lm.encode(WILD)
     share, weight = shares(2, passes // 2, len(ids), generator)
     hidden, weight = hide(draws.rand((passes, len(ids)), None, generator), share.flatten()), weight.flatten()

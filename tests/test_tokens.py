@@ -130,6 +130,8 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
     same = FromLogits(framed, lm.tokenizer.mask_token_id, 3, batch_rows=2)
     assert exact_curve(same, ids[None]).area().mean == pytest.approx(
         exact_curve(lm.at_length(3), ids[None]).area().mean, abs=1e-5)
+    with pytest.raises(ValueError, match="its last axis must be 5 tokens"):
+        model.conditional_log_prob(torch.zeros(1, 4), torch.zeros(4).bool())
     with pytest.raises(ValueError, match=r"must have shape \(1, 3, V\), got \(1, 5, 9\)"):
         FromLogits(lambda ids: network(torch.zeros(1, 5).long()).logits, 8, 3)
 

@@ -287,12 +287,13 @@ def _parser() -> argparse.ArgumentParser:
             (pairs, "passes", _at_least(LEAST_PASSES), "the most passes for a pair")):
         default = one.get_default("measure").__kwdefaults__[f"num_{name}"]
         one.add_argument(f"--{name}", type=read, default=default, dest=f"num_{name}",
-                         help=f"{what} (default {default})")
+                         metavar="N", help=f"{what} (default {default})")
     score.add_argument("--error", type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
                        help="measure each area to about this standard error, in nats per text, in place of --sizes and "
                        "--masks")
     score.add_argument("--tokens", action="store_true", help="write a score of each token, with its spelling")
-    pairs.add_argument("--level", default=0.95, type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
+    pairs.add_argument("--level", type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
+                       default=pairs.get_default("measure").__kwdefaults__["level"],
                        help="when a sign is sure (default %(default)s)")
     precision = score.add_mutually_exclusive_group()
     precision.add_argument("--int8", action="store_true", help="multiply in 8-bit whole numbers (CPU): two to three "
@@ -302,7 +303,8 @@ def _parser() -> argparse.ArgumentParser:
         what_exists = one.add_mutually_exclusive_group()
         what_exists.add_argument("--resume", action="store_true", help="keep what an earlier run wrote, and go on")
         what_exists.add_argument("--overwrite", action="store_true", help="replace what an earlier run has written")
-        one.add_argument("--seed", type=_at_least(0), default=0, help="of the random masks (default 0)")
+        one.add_argument("--seed", type=_at_least(0), default=one.get_default("measure").__kwdefaults__["seed"],
+                         help="of the random masks (default %(default)s)")
         one.add_argument("--no-header", action="store_false", dest="header", help="the first line of a table does not "
                          "name its columns")
         one.add_argument("--given", help="a text that stands before each text and is seen, not scored")
