@@ -48,7 +48,8 @@ def test_the_command_tells_the_error_and_goes_on_with_int8_alone(folder, tmp_pat
     (tmp_path / "s.jsonl").write_text(written[:-50])
     command.main([*words, "--int8", "--resume"])
     assert (tmp_path / "s.jsonl").read_text() == written
-    for more, message in ((["--resume"], "int8"), (["--int8", "--bfloat16", "--overwrite"], "not allowed with")):
+    for more, message in ((["--resume"], "was written with other settings"),
+                          (["--int8", "--bfloat16", "--overwrite"], "not allowed with")):
         with pytest.raises(SystemExit) as left:
             command.main([*words, *more])
         assert message in f"{left.value.code} {capsys.readouterr().err}"
