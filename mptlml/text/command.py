@@ -3,8 +3,9 @@
     mptlml score texts.txt --model NAME_OR_FOLDER -o scores.jsonl --curve curve.svg
     mptlml compare good.txt bad.txt --model NAME_OR_FOLDER -o pairs.jsonl
 
-Several processes share the scoring where a launcher starts them, and a killed one is started again: torchrun
---standalone --nproc-per-node 2 --max-restarts 3 -m mptlml score ... --resume (or `accelerate launch`).
+Several processes share the scoring where a launcher starts them, and a killed one is started again:
+
+    torchrun --standalone --nproc-per-node 2 --max-restarts 3 -m mptlml score ... --resume
 """
 
 import argparse
