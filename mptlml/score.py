@@ -103,13 +103,13 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
                   by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes, each
-    drawn twice, whose pairs give the error. By orders: the chain rule along num_passes // D random orders, which have no noise
-    where the conditionals belong to one joint distribution (Chapter 12 compares the two). error: stop at this
-    standard error, nats, with passes where the noise is (`allocation`) and num_passes at most; rows of up to
-    six tokens are asked under all masks. max_elements as in `score_curve`. Raises ValueError: rows out of
-    range; passes that are odd or fewer than 2, than 2 D by orders, or than an error's pilot takes; an error
-    that is not above 0.
+    Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes,
+    each drawn twice, whose pairs give the error. By orders: the chain rule along num_passes // D random
+    orders, which have no noise where the conditionals belong to one joint distribution (Chapter 12 compares
+    the two). error: stop at this standard error, nats, with passes where the noise is (`allocation`) and
+    num_passes at most; rows of up to six tokens are asked under all masks. max_elements as in `score_curve`.
+    Raises ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by orders, or than an
+    error's pilot takes; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
