@@ -57,6 +57,10 @@ def _sign(app, what, name, obj, options, signature, returns):
     return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None  # it is not called
 
 
+def _skip(app, what, name, obj, skip, options):
+    return True if (obj.__doc__ or "").startswith("Alias for field number") else None  # its class says what it holds
+
+
 def _keep_quotes(app, domain, objtype, content):
     for node in content.findall(nodes.TextElement):
         node["support_smartquotes"] = False  # rows="sample" is code
@@ -65,6 +69,7 @@ def _keep_quotes(app, domain, objtype, content):
 def setup(app):
     app.connect("autodoc-process-docstring", _describe)
     app.connect("autodoc-process-signature", _sign)
+    app.connect("autodoc-skip-member", _skip)
     app.connect("object-description-transform", _keep_quotes)
     app.connect("html-page-context", link_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
