@@ -89,15 +89,15 @@
   };
   addEventListener("hashchange", land);
   const { dataset } = document.documentElement; // paper is light
-  let theme, folds; // and shows the solutions
+  let theme, closed; // and shows the solutions
   addEventListener("beforeprint", () => {
     [theme, dataset.theme] = [dataset.theme, "light"];
-    folds = article.querySelectorAll("details.sd-dropdown:not([open])");
-    folds.forEach((fold) => { fold.open = true; });
+    closed = article.querySelectorAll("details.sd-dropdown:not([open])");
+    closed.forEach((fold) => { fold.open = true; });
   });
   addEventListener("afterprint", () => {
     dataset.theme = theme;
-    folds.forEach((fold) => { fold.open = false; });
+    closed.forEach((fold) => { fold.open = false; });
   });
   addEventListener("load", async () => {
     await window.MathJax?.startup?.promise; // before that a mark would break a formula, and places still move
