@@ -93,7 +93,7 @@ test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, 
 	@status=0; \
 	$(MAKE) --no-print-directory lint || status=1; \
 	$(MAKE) --no-print-directory book || status=1; \
-	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(TESTS) || status=1; \
+	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS) || status=1; \
 	exit $$status
 
 connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback

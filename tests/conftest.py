@@ -94,7 +94,12 @@ def page(built_site):
     return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
+SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_worked_page", "test_corpus_scores"]
+
+
 def pytest_collection_modifyitems(items):
+    """Browser tests are marked, and the slowest files come first, so that two processes end together."""
+    items.sort(key=lambda item: [*SLOW, item.path.stem].index(item.path.stem))
     for item in items:
         if "chromium" in item.fixturenames:
             item.add_marker("browser")

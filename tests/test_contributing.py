@@ -94,7 +94,7 @@ def test_stored_runs_on_images_say_which_they_read():
 def test_every_package_is_of_a_version_for_the_oldest_python():
     """Also what `make newest` brings, under whichever Python that runs: its pins are the next ones."""
     oldest = re.search(r"--python-version (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))[1]
-    assert f"3.11 (from {oldest} on)" in (ROOT / "book" / "howto.md").read_text(encoding="utf-8")
+    assert f"Python 3.11 ({oldest} or later)" in (ROOT / "book" / "howto.md").read_text(encoding="utf-8")
     pins = re.findall("^([^#=]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     asked = {canonicalize_name(found.name): found.metadata.get("Requires-Python", "") for found in distributions()}
     assert len(asked.keys() & set(pins)) > 150

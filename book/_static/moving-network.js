@@ -1,6 +1,6 @@
 /* Write a sentence of the known language and hide words: two networks run beside the exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
- * transition, emission}, the hidden Markov model; networks [{name, units, weights}], as packed by
+ * transition, emission}, the hidden Markov model; networks [{name, shapes, weights}], as packed by
  * mptlml_book.studies.packing.eight_bits. Nats. */
 (() => {
   "use strict";
@@ -8,13 +8,16 @@
   const count = (length) => [...Array(length).keys()];
   const mean = (values) => sum(values) / values.length;
 
-  /* The weights by name, each a list of rows: whole multiples, 8 bits each, of the units of the rows. */
-  const decode = ({ units, weights }) => {
+  /* The weights by name, each a list of rows: whole multiples, 8 bits each, of a unit that stands before them. */
+  const decode = ({ shapes, weights }) => {
     const whole = Int8Array.from(atob(weights), (letter) => letter.charCodeAt());
     let at = 0;
-    const read = (columns, unit) => Float64Array.from(whole.subarray(at, at += columns), (w) => unit * w);
-    return Object.fromEntries(Object.entries(units).map(
-      ([name, [columns, each]]) => [name, each.map((unit) => read(columns, unit))]));
+    const read = (columns, most) => {
+      const unit = most * whole[at] / 127 ** 2;
+      return Float64Array.from(whole.subarray(at + 1, at += 1 + columns), (w) => unit * w);
+    };
+    return Object.fromEntries(Object.entries(shapes).map(
+      ([name, [rows, columns, most]]) => [name, count(rows).map(() => read(columns, most))]));
   };
 
   const dot = (a, b) => {

@@ -158,7 +158,9 @@ def svg(figure: Figure, key: str, **how: Any) -> str:
     text = re.sub("<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)  # it would hold for the whole page
     text = re.sub(r"(<text[^>]*\bfill: )(#\w{6})", _word, text)
     text = scour.scourString(text, scour.parse_args([*LIGHT, f"--shorten-ids-prefix={key}-"]))
-    return text[text.index("<svg"):]
+    text = re.sub(r'( [xy]="-?\d*\.\d\d)\d+', r"\1", text)  # what scour leaves long
+    text = text.replace("xlink:href=", "href=").replace(' font-size="10.5px"', "")
+    return text[text.index("<svg"):].replace("<svg", '<svg font-size="10.5px"', 1)
 
 
 def _word(found: re.Match[str]) -> str:
@@ -168,18 +170,21 @@ def _word(found: re.Match[str]) -> str:
 
 
 class _PlainLog(LogFormatterSciNotation):
-    """Ticks of a logarithmic axis: 1, 10, 0.01, and 10⁶ from a hundred thousand on."""
+    """Ticks of a logarithmic axis: 0.01, 1, 10; or all as powers, where it goes beyond 10⁻⁴ or 10⁵."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         if not super().__call__(x, pos):
             return ""
-        return f"{x:,.5g}" if x == 0 or 1e-4 < abs(x) < 1e5 else number(x, ".0e").removeprefix("1 × ")
+        assert self.axis is not None  # of a tick that is drawn
+        low, high = self.axis.get_view_interval()
+        plain = x in (0, 1) or high < 1e5 and not 0 < low <= 1e-4
+        return f"{x:,.5g}" if plain else number(x, ".0e").removeprefix("1 × ")
 
 
 def _key() -> str:
     """A name for the next picture of the chapter."""
     records.running.pictures += 1
-    return f"{records.running.name}-{records.running.pictures}"
+    return f"c{records.running.name[:2]}-{records.running.pictures}"
 
 
 def table(rows: Iterable[Sequence[Any]], header: Sequence[str], formats: Sequence[str] | None = None) -> None:
@@ -187,11 +192,18 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], formats: Sequenc
     formats = formats or [""] * len(header)
     cells = [[number(value, spec) if spec else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
               for value, spec in zip(row, formats, strict=True)] for row in rows]
-    # The column of row names may have no heading, and an empty <th> is not allowed.
-    head = "".join(f'<th scope="col">{html.escape(name)}</th>' if name else "<td></td>" for name in header)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in cells)
+    kinds = [' class="words"' if all(cell[:1].isalpha() for cell in column) else ""
+             for column in zip(*cells, strict=True)]
+
+    def line(row: Sequence[str], tag: str) -> str:
+        # The column of row names may have no heading, and an empty <th> is not allowed.
+        tags = [tag if cell else "td" for cell in row]
+        return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
+                                for cell, tag, kind in zip(row, tags, kinds, strict=True)) + "</tr>"
+
+    head, body = line(header, "th"), "".join(line(row, "td") for row in cells)
     records.display(HTML('<div class="table-wrapper"><table class="table">'
-                         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"))
+                         f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"))
 
 
 def bracket(estimate: Estimate, digits: int = 3) -> str:
