@@ -1,9 +1,9 @@
 """This library beside minicons and lmppl, on the same networks and texts: python -m benchmarks tools PYTHON
 
 Writes book/data/tools.csv: processor seconds, peak megabytes of the process, and the largest difference from this
-library's scores, for two networks and two scores, tool after tool, the first of them three times over. Each tool runs
-in a process of its own, on one thread, text by text; loading is not counted. lmppl tells a perplexity alone, so its
-texts are compared by their mean over tokens. About 10 minutes. minicons needs transformers 4, so PYTHON is another one:
+library's scores, for two networks and two scores, tool after tool, three times over. Each tool runs in a process of
+its own, on one thread, text by text; loading is not counted. lmppl tells a perplexity alone, so its texts are compared
+by their mean over tokens. About 15 minutes. minicons needs transformers 4, so PYTHON is another one:
 
     python3.11 -m venv _build/tools
     _build/tools/bin/pip install -e ".[text]" "transformers<5" minicons==0.3.39 lmppl==0.3.2
@@ -28,8 +28,8 @@ import torch
 from mptlml.text import MaskedLM
 
 FIELDS = ("network", "score", "repeat", "tool", "version", "seconds", "megabytes", "difference per token")
-REPEATS = {("BERT-base", "pseudo-log-likelihood"): 3, ("BERT-base", "within words"): 1,
-           ("antibody", "pseudo-log-likelihood"): 1}
+REPEATS = 3
+ASKED = [("BERT-base", "pseudo-log-likelihood"), ("BERT-base", "within words"), ("antibody", "pseudo-log-likelihood")]
 TEXTS = {"BERT-base": 8, "antibody": 1}
 LATER = {"pseudo-log-likelihood": "none", "within words": "word"}
 
@@ -112,5 +112,5 @@ def main(python="", *words):
                 values = network, score, repeat, tool, which, round(seconds, 2), round(megabytes), apart
                 yield dict(zip(FIELDS, values, strict=True))
 
-        units = [(*asked, repeat) for asked, repeats in REPEATS.items() for repeat in range(repeats)]
+        units = [(*asked, repeat) for repeat in range(REPEATS) for asked in ASKED]
         write("tools", Table(run, lambda: units))

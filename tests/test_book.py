@@ -35,6 +35,12 @@ FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
 SCHEMA = json.loads(book_records.SCHEMA.read_text())
 
 
+def test_a_chapter_passes_under_nbmake():
+    command = [sys.executable, "-m", "pytest", "-q", "--nbmake", "notebooks/02_proposition.ipynb"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout[-3000:]
+
+
 # A digest knows what its chapter depends on, and nothing else -----------------------------------------------
 
 EVERY = {path.stem[:2] for path in CHAPTERS}
