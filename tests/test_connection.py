@@ -44,8 +44,12 @@ def load(home, address, folder, **more):
 
 
 def test_what_was_fetched_is_kept(folder, tmp_path):
+    killed = tmp_path / ".cache" / "mptlml" / "MNIST" / "part" / "MNIST" / "raw"  # what a killed download left
+    killed.mkdir(parents=True)
+    (killed / "train-images-idx3-ubyte").write_bytes(b"half")
     with serving(folder) as (address, handler):
         assert load(tmp_path, address, folder)[0] == THERE
+        assert not killed.exists()
         asked = len(handler.asked)
         assert load(tmp_path, address, folder)[0] == THERE and len(handler.asked) == asked
 

@@ -7,7 +7,8 @@ any of these the digits stand in, and `note` says so.
 
 import http.client
 import os
-import tempfile
+import shutil
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,11 +114,14 @@ def _download(name: str, raw: Path) -> bool:
     """Put the files of a data set into `raw`, one process at a time; False where that fails."""
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        with FileLock(raw.parent / "lock"), tempfile.TemporaryDirectory(prefix="part", dir=raw.parent) as part:
+        with FileLock(raw.parent / "lock"), ExitStack() as leaving:
+            part = raw.parent / "part"
+            shutil.rmtree(part, ignore_errors=True)  # of a download that was killed
+            leaving.callback(shutil.rmtree, part, ignore_errors=True)
             if not _is_there(raw):  # else another process had the lock before, and fetched them
                 with quiet_network():
-                    _torchvision(name)(part, download=True)
-                for path in Path(part).rglob("*-ubyte"):
+                    _torchvision(name)(str(part), download=True)
+                for path in part.rglob("*-ubyte"):
                     path.replace(raw / path.name)
     except (OSError, RuntimeError, ValueError, http.client.HTTPException):
         return False  # the mirror answered but did not deliver, or the folder cannot be written
