@@ -189,7 +189,7 @@
       names.forEach((name, n) => {
         if (n === own) S[n].forEach((value, k) => panel.box(k + 0.5, k + 1.5, value || 0, 0, `${colours[n]} step`));
         panel.line(Moving.steps(S[n]).filter(([, y]) => y < 0), colours[n]);
-        panel.name(0.6, lowest, name, colours[n], "start", 0, [-26, -10, -42][n]);
+        panel.name(5, lowest, name, colours[n], "start", 0, [-26, -10, -42][n]);
         if (!path.length) return;
         area.line(path.map((areas, k) => [k + 1, areas[n]]), colours[n]);
         area.dot(path.length, path.at(-1)[n], colours[n], 3);
