@@ -1,4 +1,4 @@
-"""Masked language models of others: read as conditional models, their curves over text, scores of a corpus, pairs."""
+"""Masked language models of others as conditional models: curves over text, scores of a corpus, pairs."""
 
 from .logits import FromLogits
 from .masked_lm import MaskedLM

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,39 +38,45 @@ from .results import Line, Output, check_place, read_results, settings_file
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
-        "shorten the text, say truncate=True, or cut a corpus with blocks()": "shorten the text, or say --truncate"}
+        "say truncate=True, or cut a corpus with blocks()": "or say --truncate"}
 PICTURES = (".svg", ".png", ".pdf")
 PROBE_SECONDS = 3
+BFLOAT16 = ("compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
+            "processors made for it, slower on others; scores are good to about 0.1%%")
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Score or compare the texts of files, and print a summary; leaves with a message where they cannot be scored."""
+    """Score or compare the texts of files, and print a summary; leave with a message where that fails."""
     given = _parser().parse_args(words)
     try:
         _run(given)
+        return
     except torch.OutOfMemoryError as error:
-        _leave(f"out of memory: give a smaller number of --batch-tokens ({error})")
-    except OSError as error:
-        _leave(f"{error.filename or given.output}: {error.strerror}" if error.strerror else str(error))  # a full disk
+        message = f"out of memory: give a smaller number of --batch-tokens ({error})"
+    except OSError as error:  # such as a full disk
+        message = f"{error.filename or given.output}: {error.strerror}" if error.strerror else str(error)
     except (ValueError, ModuleNotFoundError) as error:
-        _leave(str(error))
+        message = str(error)
     except RuntimeError as error:
-        _leave(f"the model fails on these texts: {error}")
+        message = f"the model fails on these texts: {error}"
     except KeyboardInterrupt:
-        other = " and another name for --curve" if given.curve and given.curve.exists() else ""
-        _leave(f"stopped; the same command with --resume in place of --overwrite{other} goes on" if given.output else
-               "stopped")
+        message = "stopped"
+        if given.output:
+            other = " and another name for --curve" if given.curve and given.curve.exists() else ""
+            message += f"; the same command with --resume in place of --overwrite{other} goes on"
+    sys.exit(_in_words(message))
 
 
 def _run(given: argparse.Namespace) -> None:
-    """`mptlml score` and `mptlml compare`: all that can be refused is refused before the model is loaded and asked."""
-    this, left_out = _launched(), _say_left_out if given.skip else None
+    """What can be refused is refused before the model is loaded, or else before it is asked."""
+    rank, world = _launched()
+    left_out = (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr)) if given.skip else None
     with tempfile.TemporaryDirectory() as folder:
-        output = Output(given.output or Path(folder, "results.jsonl"), this.rank, this.world, resume=given.resume,
+        output = Output(given.output or Path(folder, "results.jsonl"), rank, world, resume=given.resume,
                         overwrite=given.overwrite)
         _check_paths(given, output)
         _check_device(given.device)
-        if this.world > 1 and (given.texts == STDIN or given.output is None):
+        if world > 1 and (given.texts == STDIN or given.output is None):
             raise ValueError("several processes share files alone: give a file of texts, and --output")
         items = given.read(given, left_out)
         if given.curve:
@@ -82,9 +88,9 @@ def _run(given: argparse.Namespace) -> None:
         path = given.measure(lm, items, output, left_out=left_out,
                              **{name: getattr(given, name) for name in given.options})
         results = read_results(path)
-    if this.world > 1:
-        print(f"{path}: {len(results)} lines. When all parts are written, the same command without the launcher, with "
-              "--resume, brings them together.")
+    if world > 1:
+        print(f"{path}: {len(results)} lines. When all parts are written, the same command without the "
+              "launcher, with --resume, brings them together.")
         return
     if given.int8:
         _tell_int8(lm, [line["text"] for line in results if not line["cut_tokens"]], given.seed, path)
@@ -94,28 +100,27 @@ def _run(given: argparse.Namespace) -> None:
 
 
 def _read_texts(given: argparse.Namespace, left_out: LeftOut | None) -> list[Text]:
-    """The texts to be scored."""
     return read_texts(given.texts, given.column, header=given.header, left_out=left_out)
 
 
 def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tuple[Text, Text]]:
-    """The two texts of each pair. Raises ValueError: files that do not go together, no pair, a lonely text."""
+    """The two texts of each pair. Raises ValueError: files that do not go together, no pair."""
     if given.other is None:
         header, columns = given.header and given.columns is not None, given.columns or ["1", "2"]
         rows = read_columns(given.texts, columns, header=header, left_out=left_out)
-        pairs = [(Text(row.line, row.cells[0].strip()), Text(row.line, row.cells[1].strip())) for row in rows]
-    else:
-        texts = [read_texts(path) for path in (given.texts, given.other)]
-        if len(texts[0]) != len(texts[1]):
-            raise ValueError(f"{given.texts} holds {len(texts[0])} texts, {given.other} {len(texts[1])}: the first of "
-                             "each are a pair, and so on")
-        pairs = [*zip(*texts, strict=True)]
-        for one, other in pairs:
-            if one.line != other.line and is_plain(given.texts) and is_plain(given.other):
-                raise ValueError(f"line {one.line} of {given.texts} would be compared with line {other.line} of "
-                                 f"{given.other}: give both files the same blank lines")
-    if not pairs:
-        raise ValueError(f"{given.texts} holds no pair")
+        found = [(Text(row.line, row.cells[0].strip()), Text(row.line, row.cells[1].strip())) for row in rows]
+        if not found:
+            raise ValueError(f"{given.texts} holds no pair")
+        return found
+    firsts, seconds = read_texts(given.texts), read_texts(given.other)
+    if len(firsts) != len(seconds):
+        raise ValueError(f"{given.texts} holds {len(firsts)} texts, {given.other} {len(seconds)}: "
+                         "the first of each are a pair, and so on")
+    pairs = [*zip(firsts, seconds, strict=True)]
+    for one, other in pairs:
+        if one.line != other.line and is_plain(given.texts) and is_plain(given.other):
+            raise ValueError(f"line {one.line} of {given.texts} would be compared with line {other.line} of "
+                             f"{given.other}: give both files the same blank lines")
     return pairs
 
 
@@ -128,56 +133,44 @@ def _tell_int8(lm: MaskedLM, texts: list[str], seed: int, path: Path) -> None:
         new.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
-def _say_left_out(message: str) -> None:
-    print(f"mptlml: left out: {_in_words(message)}", file=sys.stderr)
-
-
-def _leave(message: str) -> NoReturn:
-    sys.exit(f"mptlml: {_in_words(message)}")
-
-
 def _in_words(message: str) -> str:
+    """A message of the library as the command says it."""
     for python, here in SAID.items():
         message = message.replace(python, here)
-    return message
+    return f"mptlml: {message}"
 
 
-class Launch(NamedTuple):
-    """Which process this is, of how many."""
-
-    rank: int
-    world: int
-
-
-def _launched() -> Launch:
-    """What a launcher says in the environment. Raises ValueError: nothing that a launcher says."""
-    rank, world = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+def _launched() -> tuple[int, int]:
+    """Which process this is, of how many, by a launcher's environment. Raises ValueError: no such process."""
+    rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their number: "
-                         "0 <= RANK < WORLD_SIZE")
-    return Launch(int(rank), int(world))
+        raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their "
+                         "number: 0 <= RANK < WORLD_SIZE")
+    return int(rank), int(world)
 
 
 def _check_paths(given: argparse.Namespace, output: Output) -> None:
-    """Refuse paths that cannot be written, or that hold something else, before work starts. Raises ValueError."""
+    """Refuse paths that cannot be written, or that hold something else, before work starts: ValueError."""
     sources = [path for path in (given.texts, given.other) if path is not None]
     known = {path.resolve(): "the file of texts" for path in sources}
     check_place(output.own)
-    written = {"--output": output.own, "the file of settings": settings_file(output.own), "--curve": given.curve}
-    for name, path in written.items():
-        if path is not None:
-            if path.resolve() in known or path.exists() and any(map(path.samefile, filter(Path.exists, sources))):
-                raise ValueError(f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too")
-            known[path.resolve()] = name
-    output.check()
+    written = {"--output": output.own, "the file of settings": settings_file(output.own)}
     if given.curve is not None:
-        check_place(given.curve)
-        if given.error is not None:
-            raise ValueError("--error measures areas, and no curve: leave out --curve")
-        if given.curve.suffix.lower() not in PICTURES:
-            raise ValueError(f"--curve {given.curve} must end in one of {', '.join(PICTURES)}")
-        if given.curve.exists() and not given.overwrite:
-            raise ValueError(f"{given.curve} exists: choose another name for the picture")
+        written["--curve"] = given.curve
+    for name, path in written.items():
+        if path.resolve() in known or path.exists() and any(map(path.samefile, filter(Path.exists, sources))):
+            raise ValueError(f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too")
+        known[path.resolve()] = name
+    output.check()
+    if given.curve is None:
+        return
+    check_place(given.curve)
+    if given.error is not None:
+        raise ValueError("--error measures areas, and no curve: leave out --curve")
+    if given.curve.suffix.lower() not in PICTURES:
+        raise ValueError(f"--curve {given.curve} must end in one of {', '.join(PICTURES)}")
+    if given.curve.exists() and not given.overwrite:
+        raise ValueError(f"{given.curve} exists: choose another name for the picture")
 
 
 def _usual_device() -> str:
@@ -203,19 +196,20 @@ def _load(given: argparse.Namespace) -> MaskedLM:
         from huggingface_hub.errors import HFValidationError
         from transformers.utils import logging
     if Path(given.model).is_file():
-        raise ValueError(f"--model {given.model} is a file: give the folder that holds config.json and the weights")
+        raise ValueError(f"--model {given.model} is a file: "
+                         "give the folder that holds config.json and the weights")
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # what is missing is said once, below
     local = Path(given.model).is_dir()
     try:
-        lm = MaskedLM.from_pretrained(given.model, device=given.device, batch_tokens=given.batch_tokens,
-                                      local_files_only=local or not _hub_answers(),
-                                      dtype=torch.bfloat16 if given.bfloat16 else None,
-                                      allow_unknown=given.allow_unknown, int8=given.int8, revision=given.revision,
-                                      trust_remote_code=given.trust_remote_code)
+        lm = MaskedLM.from_pretrained(
+            given.model, local_files_only=local or not _hub_answers(), int8=given.int8,
+            dtype=torch.bfloat16 if given.bfloat16 else None,
+            **{name: getattr(given, name) for name in (
+                "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
-    except Exception as error:  # transformers, its readers of weights and its tokenizers raise errors of all kinds
+    except Exception as error:  # transformers and what it reads files with raise errors of all kinds
         nowhere = not local and isinstance(error, OSError | HFValidationError)
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
@@ -259,84 +253,97 @@ def _at_least(least: int) -> Callable[[str], Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="mptlml", description="The area under the masked pre-training curve.")
+    parser = argparse.ArgumentParser(
+        prog="mptlml", description="The area under the masked pre-training curve.")
     parser.add_argument("--version", action="version", version=f"mptlml {__version__}")
     commands = parser.add_subparsers(required=True)
     score = commands.add_parser("score", help="score the texts of a file")
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
     shared = ("num_passes", "truncate", "seed")
-    score.set_defaults(read=_read_texts, measure=score_corpus, summary=lambda given, lines: _summary(lines), other=None,
-                       options=(*shared, "num_sizes", "num_masks", "num_orders", "error", "tokens"))
-    pairs.set_defaults(read=_read_pairs, measure=compare_corpus, curve=None, error=None, int8=False,
-                       summary=lambda given, lines: _summary_of_pairs(lines, given.level), options=(*shared, "level"))
-    score.add_argument("texts", type=Path, help="one text per line, a table (.csv, .tsv: with --column) or FASTA, "
-                       "in UTF-8, also gzipped; - is the standard input")
-    score.add_argument("--column", help="the column of the table that holds the texts, by name or by number from 1")
+    score.set_defaults(
+        read=_read_texts, measure=score_corpus, summary=lambda given, lines: _summary(lines), other=None,
+        options=(*shared, "num_sizes", "num_masks", "num_orders", "error", "tokens"))
+    pairs.set_defaults(
+        read=_read_pairs, measure=compare_corpus, curve=None, error=None, int8=False,
+        summary=lambda given, lines: _summary_of_pairs(lines, given.level), options=(*shared, "level"))
+    score.add_argument("texts", type=Path, help="one text per line, a table (.csv, .tsv: with --column) or "
+                       "FASTA, in UTF-8, also gzipped; - is the standard input")
+    score.add_argument("--column",
+                       help="the column of the table that holds the texts, by name or by number from 1")
     pairs.add_argument("texts", type=Path, help="the first texts, as for score; or a table of pairs")
     pairs.add_argument("other", type=Path, nargs="?", help="the second texts, in the order of the first")
-    pairs.add_argument("--columns", nargs=2, help="of a table of pairs, by name or by number (default: 1 2, of a "
-                       "table whose first line is a pair)")
-    score.add_argument("-o", "--output", type=Path, required=True, help="where scores go, one line of JSON per text, "
-                       "whose `line` is that of the file of texts, from 1; their settings go beside it")
-    pairs.add_argument("-o", "--output", type=Path, help="where the comparisons go, one line of JSON per pair")
-    score.add_argument("--curve", type=Path, help=f"draw the mean curve into this file ({', '.join(PICTURES)})")
+    pairs.add_argument("--columns", nargs=2, help="of a table of pairs, by name or by number "
+                       "(default: 1 2, of a table whose first line is a pair)")
+    score.add_argument("-o", "--output", type=Path, required=True,
+                       help="where scores go, one line of JSON per text, whose `line` is that of the file of "
+                       "texts, from 1; their settings go beside it")
+    pairs.add_argument("-o", "--output", type=Path,
+                       help="where the comparisons go, one line of JSON per pair")
+    score.add_argument("--curve", type=Path,
+                       help=f"draw the mean curve into this file ({', '.join(PICTURES)})")
+    orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
-            (score, "sizes", _at_least(2), "mask sizes per text"), (score, "masks", _at_least(1), "masks per size"),
-            (score, "orders", _number(int, lambda number: number == 0 or number > 1, "0 or at least 2"),
-             "random orders per text, each as many passes as it has tokens, or 0"),
+            (score, "sizes", _at_least(2), "mask sizes per text"),
+            (score, "masks", _at_least(1), "masks per size"),
+            (score, "orders", orders, "random orders per text, each as many passes as it has tokens, or 0"),
             (score, "passes", _at_least(65), "with --error, the most passes for the area of a text"),
             (pairs, "passes", _at_least(LEAST_PASSES), "the most passes for a pair")):
         default = one.get_default("measure").__kwdefaults__[f"num_{name}"]
         one.add_argument(f"--{name}", type=read, default=default, dest=f"num_{name}",
                          metavar="N", help=f"{what} (default {default})")
     score.add_argument("--error", type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
-                       help="measure each area to about this standard error, in nats per text, in place of --sizes and "
-                       "--masks")
-    score.add_argument("--tokens", action="store_true", help="write a score of each token, with its spelling")
+                       help="measure each area to about this standard error, in nats per text, in place of "
+                       "--sizes and --masks")
     pairs.add_argument("--level", type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
                        default=pairs.get_default("measure").__kwdefaults__["level"],
                        help="when a sign is sure (default %(default)s)")
     precision = score.add_mutually_exclusive_group()
-    precision.add_argument("--int8", action="store_true", help="multiply in 8-bit whole numbers (CPU): two to three "
-                           "times faster on some processors; what that does to scores is measured on at most 8 texts")
+    flags: list[tuple[Any, str, str]] = [
+        (score, "tokens", "write a score of each token, with its spelling"),
+        (precision, "int8", "multiply in 8-bit whole numbers (CPU): two to three times faster on some processors; "
+         "what that does to scores is measured on at most 8 texts"),
+        (precision, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
     for one in (score, pairs):
+        seed = one.get_default("measure").__kwdefaults__["seed"]
         one.add_argument("--model", required=True, help="name or folder of a masked language model")
-        what_exists = one.add_mutually_exclusive_group()
-        what_exists.add_argument("--resume", action="store_true", help="keep what an earlier run wrote, and go on")
-        what_exists.add_argument("--overwrite", action="store_true", help="replace what an earlier run has written")
-        one.add_argument("--seed", type=_at_least(0), default=one.get_default("measure").__kwdefaults__["seed"],
+        one.add_argument("--seed", type=_at_least(0), default=seed,
                          help="of the random masks (default %(default)s)")
-        one.add_argument("--no-header", action="store_false", dest="header", help="the first line of a table does not "
-                         "name its columns")
+        one.add_argument("--no-header", action="store_false", dest="header",
+                         help="the first line of a table does not name its columns")
         one.add_argument("--given", help="a text that stands before each text and is seen, not scored")
-        one.add_argument("--skip", action="store_true", help="leave out texts that cannot be scored, and say which")
-        one.add_argument("--truncate", action="store_true", help="of a text that is too long, score as many tokens as "
-                         "the model takes")
         one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
-        one.add_argument("--trust-remote-code", action="store_true", help="run the code that comes with the model")
         one.add_argument("--device", default=_usual_device(),
                          help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
         one.add_argument("--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory")
-        (precision if one is score else one).add_argument(
-            "--bfloat16", action="store_true", help="compute in bfloat16 (autocast): the weights stay as they are, so "
-            "memory hardly falls; faster on processors made for it, slower on others; scores are good to about 0.1%%")
-        one.add_argument("--allow-unknown", action="store_true", help="score unknown tokens as any other")
+        what_exists = one.add_mutually_exclusive_group()
+        flags += [(what_exists, "resume", "keep what an earlier run wrote, and go on"),
+                  (what_exists, "overwrite", "replace what an earlier run has written"),
+                  (one, "skip", "leave out texts that cannot be scored, and say which"),
+                  (one, "truncate", "of a text that is too long, score as many tokens as the model takes"),
+                  (one, "trust-remote-code", "run the code that comes with the model"),
+                  (one, "allow-unknown", "score unknown tokens as any other")]
+    for group, name, what in flags:
+        group.add_argument(f"--{name}", action="store_true", help=what)
     return parser
 
 
 def _summary(scores: list[Line]) -> str:
-    """What the texts score on average, with standard errors over texts, and how far the two scores rank them alike."""
-    named = {"area": "area", "pseudo_log_likelihood": "pseudo-log-likelihood", "order_spread": "spread over orders"}
+    """What texts score on average, with standard errors over texts, and how alike two scores rank them."""
+    named = {"area": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
+             "order_spread": "spread over orders"}
     count, tokens = len(scores), sum(line["tokens"] for line in scores)
-    about = f"{count} texts, {tokens} tokens; means with their errors over texts" if count > 1 else \
-        f"1 text, {tokens} tokens; the error of its area over masks"
+    about = f"{count} texts, {tokens} tokens; means with their errors over texts"
+    if count == 1:
+        about = f"1 text, {tokens} tokens; the error of its area over masks"
     lines = [f"{about}, nats per text:"]
     columns = {name: np.array([line[name] for line in scores], dtype=float) for name in named}
-    for name, title in named.items():
-        error = columns[name].std(ddof=1) / np.sqrt(count) if count > 1 else \
-            scores[0]["area_error"] if name == "area" else None
-        if not np.isnan(columns[name]).any():
-            lines.append(f"  {title:22}{columns[name].mean():10.2f}" + ("" if error is None else f" +- {error:.2f}"))
+    for name, column in columns.items():
+        error = column.std(ddof=1) / np.sqrt(count) if count > 1 else None
+        if count == 1 and name == "area":
+            error = scores[0]["area_error"]
+        if not np.isnan(column).any():
+            told = "" if error is None else f" +- {error:.2f}"
+            lines.append(f"  {named[name]:22}{column.mean():10.2f}{told}")
     per_token = columns["area"].sum() / tokens
     lines.append(f"  area per token{per_token:18.3f}, or {-per_token / math.log(2):.3f} bits")
     if count > 2 and columns["area"].std() > 0 < columns["pseudo_log_likelihood"].std():
@@ -347,7 +354,8 @@ def _summary(scores: list[Line]) -> str:
 
 def _summary_of_pairs(lines: list[Line], level: float) -> str:
     """How many signs are sure, what they are, and how far three scores agree on them."""
-    named = {"difference": "area", "pseudo_log_likelihood": "pseudo-log-likelihood", "left_to_right": "left to right"}
+    named = {"difference": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
+             "left_to_right": "left to right"}
     sign = {title: np.sign([line[name] for line in lines]) for name, title in named.items()}
     said = [f"{len(lines)} pairs, {sum(line['passes'] for line in lines)} passes; first minus second, nats:"]
     if len(lines) <= 10:

@@ -1,4 +1,4 @@
-"""Scores of a corpus, text by text, and comparisons of many pairs: one line of JSON each, as `results` writes them."""
+"""Scores of a corpus, text by text, and comparisons of many pairs: one line of JSON each (`results`)."""
 
 import hashlib
 import json
@@ -30,10 +30,11 @@ class Item(NamedTuple):
     cut_tokens: int
 
 
-def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, num_sizes: int = 16, num_masks: int = 4,
-                 num_orders: int = 4, error: float | None = None, num_passes: int = 10_000, tokens: bool = False,
-                 truncate: bool = False, seed: int = 0, left_out: LeftOut | None = None) -> Path:
-    """Write one line for each text, in order, and return the path of the file. All scores are in nats per text.
+def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, num_sizes: int = 16,
+                 num_masks: int = 4, num_orders: int = 4, error: float | None = None,
+                 num_passes: int = 10_000, tokens: bool = False, truncate: bool = False, seed: int = 0,
+                 left_out: LeftOut | None = None) -> Path:
+    """Write one line for each text, in order, and return the path of the file. Scores are in nats per text.
 
     A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size,
     each text its own, and 0 where all masks were asked, as of texts of up to six tokens; `quadrature_error`
@@ -48,9 +49,9 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     """
     items = [text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)]
     found = _readable(lm, [(item,) for item in items], truncate, left_out)
-    for count, name, least in ((num_sizes, "num_sizes", 2), (num_masks, "num_masks", 1), (num_orders, "num_orders", 0)):
-        check_count(count, name, at_least=least)
-    if num_orders == 1:
+    check_count(num_sizes, "num_sizes", at_least=2)
+    check_count(num_masks, "num_masks")
+    if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
     if error is not None:
         allocation.check_passes(num_passes, error, np.array([len(item.ids[0]) for item in found]))
@@ -59,47 +60,48 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
         some = Corpus([found[place].ids[0] for place in unit])
         own = draws.seeded(seed, unit[0])
         if error is None:
-            curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own)
+            sizes = partial(spaced_sizes, count=num_sizes)
+            curves = lm.curves(some, sizes, num_masks=num_masks, generator=own)
             lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
         else:
             areas = lm.areas(some, num_passes, error=error, generator=own)
-            lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes, error_reached=reached,
-                          sizes=[], scores=[])
-                     for mean, stderr, _, passes, reached in zip(*(part.tolist() for part in areas), strict=True)]
+            lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes,
+                          error_reached=reached, sizes=[], scores=[])
+                     for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)]
         single = lm.single_scores(some)
-        for line, scores in zip(lines, single, strict=True):
+        lefts = lm.single_scores(some, "all") if tokens else single
+        for place, ids, line, scores, left in zip(unit, some.rows, lines, single, lefts, strict=True):
             line |= dict(pseudo_log_likelihood=float(scores.sum()), order_sums=None, order_spread=None)
-        if num_orders:
-            for place, ids, line in zip(unit, some.rows, lines, strict=True):
+            if num_orders:
                 orders = random_orders(len(ids), num_orders, generator=draws.seeded(seed, place))
                 sums = lm.chain_rule(ids, orders).sum(-1)
                 line |= dict(order_sums=sums.tolist(), order_spread=float(sums.std()))
-        if tokens:
-            for ids, line, scores, left in zip(some.rows, lines, single, lm.single_scores(some, "all"), strict=True):
-                line |= dict(spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()), token_scores=scores.tolist(),
-                             left_to_right=left.tolist())
+            if tokens:
+                line |= dict(spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
+                             token_scores=scores.tolist(), left_to_right=left.tolist())
         return lines
 
-    heads = [dict(line=text.line, name=text.name, text=text.text, tokens=len(item.ids[0]), cut_tokens=item.cut_tokens)
-             for item in found for text in item.texts]
+    heads = [dict(line=text.line, name=text.name, text=text.text, tokens=len(item.ids[0]),
+                  cut_tokens=item.cut_tokens) for item in found for text in item.texts]
     return _write(lm, output, found, heads, measure, "texts", num_sizes=num_sizes, num_masks=num_masks,
-                  num_orders=num_orders, error=error, num_passes=None if error is None else num_passes, tokens=tokens,
-                  seed=seed)
+                  num_orders=num_orders, error=error, num_passes=None if error is None else num_passes,
+                  tokens=tokens, seed=seed)
 
 
-def compare_corpus(lm: MaskedLM, pairs: Sequence[tuple[Text, Text]], output: Output, *, num_passes: int = 10_000,
-                   level: float = 0.95, truncate: bool = False, seed: int = 0,
+def compare_corpus(lm: MaskedLM, pairs: Sequence[tuple[Text, Text]], output: Output, *,
+                   num_passes: int = 10_000, level: float = 0.95, truncate: bool = False, seed: int = 0,
                    left_out: LeftOut | None = None) -> Path:
-    """Write one line for each pair, in order: the numbers of `pairs.Comparison`, and return the path of the file.
+    """Write one line for each pair, in order: the numbers of `pairs.Comparison`; return the file's path.
 
-    A line holds `line` (of the first text), `first` and `second`, the texts, `cut_tokens` of both together, and the
-    digests of `score_corpus`, whose options these are. An end of an interval that is infinite is null.
+    A line holds `line` (of the first text), `first` and `second`, the texts, `cut_tokens` of both together,
+    and the digests of `score_corpus`, whose options these are. An infinite end of an interval is null.
     """
     found = _readable(lm, pairs, truncate, left_out)
 
     def measure(unit: range) -> list[Line]:
         some = Corpus([ids for place in unit for ids in found[place].ids])
-        compared = compare(lm, some, num_passes=num_passes, level=level, generator=draws.seeded(seed, unit[0]))
+        own = draws.seeded(seed, unit[0])
+        compared = compare(lm, some, num_passes=num_passes, level=level, generator=own)
         return [{key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
                 for pair in compared]
 
@@ -108,8 +110,9 @@ def compare_corpus(lm: MaskedLM, pairs: Sequence[tuple[Text, Text]], output: Out
     return _write(lm, output, found, heads, measure, "pairs", num_passes=num_passes, level=level, seed=seed)
 
 
-def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool, left_out: LeftOut | None) -> list[Item]:
-    """The texts or pairs that can be scored, as token ids. Raises ValueError: one that cannot, or nothing is left."""
+def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
+              left_out: LeftOut | None) -> list[Item]:
+    """The texts or pairs that can be scored, as token ids. ValueError: one that cannot, or none is left."""
     found, wrong = [], []
     for texts in items:
         ids: list[Tensor] = []
@@ -132,31 +135,32 @@ def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool, l
 
 
 def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
-    """The area of a text, from its curve; a short one is asked under all of its masks, few of which may be alike."""
-    if len(ids) <= allocation.SHORT:
-        exact = lm.exact_curve(ids)
-        found: Line = dict(area=exact.area().mean, area_error=0.0, quadrature_error=0.0, passes=2 ** len(ids) - 1)
-    else:
-        exact, area = curve, curve.area()
-        found = dict(area=area.mean, area_error=None if math.isnan(area.stderr) else area.stderr,
-                     quadrature_error=curve.quadrature_error, passes=curve.scores.size)
-    return found | dict(error_reached=None, sizes=exact.sizes.tolist(), scores=exact.mean.tolist())
+    """The area of a text, from its curve; a short one is asked under all of its masks."""
+    short = len(ids) <= allocation.SHORT
+    best = lm.exact_curve(ids) if short else curve
+    area = best.area()
+    return dict(area=area.mean, area_error=None if math.isnan(area.stderr) else area.stderr,
+                quadrature_error=0.0 if short else curve.quadrature_error,
+                passes=2 ** len(ids) - 1 if short else curve.scores.size,
+                error_reached=None, sizes=best.sizes.tolist(), scores=best.mean.tolist())
 
 
-def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: Sequence[Line],
+def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line],
            measure: Callable[[range], Sequence[Line]], what: str, **settings: Any) -> Path:
     """Write what is measured. A digest tells the texts and what the network reads of them from others."""
     frame = [lm.prefix, lm.suffix, lm.tokenizer.mask_token_id]
-    digests = [short_digest(json.dumps([[text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame]))
-               for item in items]
-    settings |= dict(weights=weights_digest(lm.exact or lm.model), dtype="int8" if lm.exact else str(lm.dtype),
-                     device=lm.device.type, batch_tokens=lm.batch_tokens, version=__version__)
-    return write_results(output, [head | dict(digest=digest) for head, digest in zip(heads, digests, strict=True)],
-                         measure, settings=settings, model=lm.model.config.name_or_path, what=what)
+    for item, head in zip(items, heads, strict=True):
+        read = [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
+        head["digest"] = short_digest(json.dumps(read))
+    settings |= dict(weights=weights_digest(lm.exact or lm.model),
+                     dtype="int8" if lm.exact else str(lm.dtype), device=lm.device.type,
+                     batch_tokens=lm.batch_tokens, version=__version__)
+    name = lm.model.config.name_or_path
+    return write_results(output, heads, measure, settings=settings, model=name, what=what)
 
 
 def weights_digest(model: Any) -> str:
-    """Sixteen hexadecimal digits that tell a model's weights and configuration from others, whatever its name."""
+    """Sixteen hexadecimal digits that tell a model's weights and configuration, whatever its name."""
     settings = {key: value for key, value in model.config.to_diff_dict().items()
                 if key not in ("_name_or_path", "transformers_version")}
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
@@ -167,6 +171,6 @@ def weights_digest(model: Any) -> str:
 
 
 def mean_curve(scores: Sequence[Line], rates: np.ndarray) -> np.ndarray:
-    """The mean over texts of their curves at masking rates [S] in (0, 1], nats per token [S], by straight lines."""
+    """The mean over texts of their curves at masking rates [S] in (0, 1], nats per token [S]."""
     each = [np.interp(rates, np.array(line["sizes"]) / line["tokens"], line["scores"]) for line in scores]
     return np.mean(each, 0)

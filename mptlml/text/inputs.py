@@ -1,4 +1,4 @@
-"""Texts from files: one per line, a column of a table, or FASTA; plain or gzipped, or from the standard input."""
+"""Texts from files: one per line, a column of a table, or FASTA; plain or gzipped, or the standard input."""
 
 import csv
 import gzip
@@ -17,7 +17,7 @@ LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, t
 
 
 class Text(NamedTuple):
-    """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, else None."""
+    """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, if any."""
 
     line: int
     text: str
@@ -61,7 +61,8 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
     columns: by their names in the first line, or by their numbers from 1. header: whether the first line
     names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
-    rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=DELIMITERS.get(_kind(path), "\t"), strict=True)
+    delimiter = DELIMITERS.get(_kind(path), "\t")
+    rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=delimiter, strict=True)
     places: list[int] | None = None
     before = 0
     try:

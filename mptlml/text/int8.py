@@ -13,7 +13,7 @@ from .text_curves import spaced_sizes
 
 
 class Int8Error(NamedTuple):
-    """Scores in int8 minus those in float32, nats per text: the mean over texts, and the standard deviation."""
+    """Scores in int8 minus those in float32, nats per text: mean over texts, and standard deviation."""
 
     texts: int
     area: float
@@ -38,8 +38,10 @@ def int8_error(lm: MaskedLM, texts: list[str], *, generator: Generator) -> Int8E
     whole, seed = copy.copy(lm), draws.seed(generator)
     whole.passes = whole.model = lm.exact
     whole.exact, whole._padded = None, {}
-    found = [torch.stack([torch.tensor([curve.area().mean for curve in one.curves(
-        texts, partial(spaced_sizes, count=16), num_masks=4, generator=draws.seeded(seed))]).double(),
-        one.pseudo_log_likelihood(texts)]) for one in (lm, whole)]
-    area, single = found[0] - found[1]
+    areas, singles = [], []
+    for one in (lm, whole):
+        curves = one.curves(texts, partial(spaced_sizes, count=16), num_masks=4, generator=draws.seeded(seed))
+        areas.append(torch.tensor([curve.area().mean for curve in curves]).double())
+        singles.append(one.pseudo_log_likelihood(texts))
+    area, single = areas[0] - areas[1], singles[0] - singles[1]
     return Int8Error(len(texts), *(float(part) for of in (area, single) for part in (of.mean(), of.std())))

@@ -1,4 +1,4 @@
-"""Networks outside of Hugging Face transformers: a function from token ids to logits, read as a conditional model."""
+"""Networks outside of Hugging Face transformers: functions from token ids to logits, as conditional models."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,8 @@ class FromLogits:
 
     def __init__(self, logits: Callable[[Tensor], Tensor], mask_id: int, num_tokens: int, *,
                  batch_rows: int = 64) -> None:
-        self.logits, self.mask_id, self.num_tokens = logits, check_count(mask_id, "mask_id", at_least=0), \
-            check_count(num_tokens, "num_tokens")
+        self.logits, self.mask_id = logits, check_count(mask_id, "mask_id", at_least=0)
+        self.num_tokens = check_count(num_tokens, "num_tokens")
         self.batch_rows = check_count(batch_rows, "batch_rows")
         with torch.no_grad():
             found = logits(torch.full((1, num_tokens), mask_id))

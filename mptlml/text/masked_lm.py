@@ -1,4 +1,4 @@
-"""Masked language models of Hugging Face transformers, read as conditional models: log p(x_j | x_R) of a text's tokens.
+"""Masked language models of Hugging Face transformers as conditional models: log p(x_j | x_R) of tokens.
 
 D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is masked,
 scored or counted. A network's answers need not belong to one joint distribution; the area is then the mean
@@ -66,13 +66,13 @@ class MaskedLM(Passes):
         with needs("text"):
             # slow to import: only where they are needed
             from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
-        where: dict[str, Any] = dict(local_files_only=local_files_only, revision=revision, subfolder=subfolder,
-                                     trust_remote_code=trust_remote_code)
+        where: dict[str, Any] = dict(local_files_only=local_files_only, revision=revision,
+                                     subfolder=subfolder, trust_remote_code=trust_remote_code)
         config = AutoConfig.from_pretrained(name, **where)
         own = trust_remote_code and "AutoModelForMaskedLM" in (getattr(config, "auto_map", None) or {})
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
-            raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language models that "
-                             "AutoModelForMaskedLM loads")
+            raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language "
+                             "models that AutoModelForMaskedLM loads")
         try:
             tokenizer = AutoTokenizer.from_pretrained(name, **where)
         except Exception as error:  # of all kinds, where files are missing
@@ -80,76 +80,83 @@ class MaskedLM(Passes):
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
             model, loaded = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **where)
         if missing := sorted(loaded["missing_keys"]):
-            raise ValueError(f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as {missing[0]}, "
-                             "which would be random: take a model that was saved whole, with its vocabulary head")
+            raise ValueError(f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as "
+                             f"{missing[0]}, which would be random: "
+                             "take a model that was saved whole, with its vocabulary head")
         return cls(model.to(device), tokenizer, **options)
 
     @classmethod
     def random(cls, config: Any, tokenizer: Any, *, seed: int, **options: Any) -> "MaskedLM":
-        """A model with fresh weights, drawn from `seed` as `config` says; the global generator stays as it is."""
+        """A model with fresh weights, drawn from `seed` as `config` says."""
         with needs("text"):
             from transformers import AutoModelForMaskedLM
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving a model writes into its own
+            model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving writes into it
         return cls(model, tokenizer, **options)
 
     def encode(self, text: str, *, truncate: bool = False) -> Tensor:
-        """A text's own tokens: ids, long [D]. Raises ValueError: no text, too long, special or unknown tokens in it.
+        """A text's own tokens: ids, long [D]. ValueError: no text, too long, special or unknown tokens in it.
 
         truncate: a text that is too long gives as many of its tokens as the model takes.
         """
         if not isinstance(text, str):
-            raise ValueError(f"give one text, a string, got {type(text).__name__}; curves and others take a list")
+            raise ValueError("give one text, a string, "
+                             f"got {type(text).__name__}; curves and others take a list")
         ids = self.tokenise(text)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
         if len(ids) > self.max_tokens and not truncate:
-            raise ValueError(f"{len(ids)} tokens are more than the model's {self.max_tokens} ({text[:40]!r}...): "
+            raise ValueError(f"{len(ids)} tokens are more than the model's {self.max_tokens} "
+                             f"({text[:40]!r}...): "
                              "shorten the text, say truncate=True, or cut a corpus with blocks()")
         return torch.tensor(ids[: self.max_tokens])
 
     def sentences(self, texts: Sequence[str]) -> Corpus:
-        """A Corpus whose rows are the texts, one each. Raises ValueError as `encode`, or for no text at all."""
+        """A Corpus whose rows are the texts. Raises ValueError as `encode`, or for no text at all."""
         if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
-            raise ValueError(f"give a list of at least one text, got {type(texts).__name__} {str(texts)[:40]!r}")
+            got = f"{type(texts).__name__} {str(texts)[:40]!r}"
+            raise ValueError(f"give a list of at least one text, got {got}")
         return Corpus([self.encode(text) for text in texts])
 
     def blocks(self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
 
-        Raises ValueError: no block of this length, fewer blocks than asked for, rows longer than the model takes.
+        Raises ValueError: no block of this length, fewer than asked for, or longer than the model takes.
         """
         if check_count(num_tokens, "num_tokens") > self.max_tokens:
             raise ValueError(f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}")
-        enough = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks") * num_tokens
+        most = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks")
         ids: list[int] = []
         for text in texts:
-            if len(ids) >= enough:
+            if len(ids) >= most * num_tokens:
                 break
             ids += self.tokenise(text)
-        count = len(ids) // num_tokens if num_blocks is None else min(num_blocks, len(ids) // num_tokens)
+        count = int(min(most, len(ids) // num_tokens))
         if count < (num_blocks or 1):
             raise ValueError(f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}")
         return Corpus(list(torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)))
 
     def tokenise(self, text: str) -> list[int]:
-        """The ids of a text's own tokens, however many. Raises ValueError: special or unknown tokens among them."""
-        read = self.tokenizer(text, add_special_tokens=False, verbose=False)
-        ids, unknown = read.input_ids, self.tokenizer.unk_token_id
-        if (set(self.tokenizer.all_special_ids) - {unknown}).intersection(ids):
-            raise ValueError(f"special tokens such as {self.tokenizer.mask_token} belong to no text, found in {text!r}")
+        """The ids of a text's own tokens, however many. ValueError: special or unknown tokens among them."""
+        tokenizer = self.tokenizer
+        read = tokenizer(text, add_special_tokens=False, verbose=False)
+        ids, unknown = read.input_ids, tokenizer.unk_token_id
+        if (set(tokenizer.all_special_ids) - {unknown}).intersection(ids):
+            raise ValueError(f"special tokens such as {tokenizer.mask_token} belong to no text, "
+                             f"found in {text!r}")
         if unknown in ids and not self.allow_unknown:
             place = ids.index(unknown)
-            at = read.token_to_chars(place) if self.tokenizer.is_fast else None
+            at = read.token_to_chars(place) if tokenizer.is_fast else None
             word = text[at.start: at.end] if at else text
-            raise ValueError(f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
-                             f"and reads {ids.count(unknown)} of them as {self.tokenizer.unk_token}: "
-                             f"{_spelling(word, self.tokenizer)}, or say allow_unknown=True")
+            raise ValueError(
+                f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
+                f"and reads {ids.count(unknown)} of them as {tokenizer.unk_token}: "
+                f"{_spelling(word, tokenizer)}, or say allow_unknown=True")
         return ids
 
     def given(self, before: str = "", after: str = "") -> "MaskedLM":
-        """The model for what stands between two texts that it always sees: its scores are log p(text | before, after).
+        """The model between two texts that it always sees: its scores are log p(text | before, after).
 
         Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone. Each text
         is cut into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by
@@ -158,18 +165,19 @@ class MaskedLM(Passes):
         before_ids, after_ids = (self.tokenise(part) if part else [] for part in (before, after))
         room = self.max_tokens - len(before_ids) - len(after_ids)
         if room == self.max_tokens or room < 1:
-            raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} that the "
-                             "model takes: give at least one, and leave room for a text")
+            raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} "
+                             "that the model takes: give at least one, and leave room for a text")
         there = copy.copy(self)
         there.prefix, there.suffix = [*self.prefix, *before_ids], [*after_ids, *self.suffix]
         there.max_tokens, there._padded = room, {}
         return there
 
     def at_length(self, num_tokens: int) -> "AtLength":
-        """The model for rows of `num_tokens` of their own tokens: a ConditionalModel, which `score` can work on."""
+        """The model for rows of `num_tokens` of their own tokens, as `score` takes it: a ConditionalModel."""
         return AtLength(self, num_tokens)
 
-    def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator) -> TextCurve:
+    def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1,
+              generator: Generator) -> TextCurve:
         """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
         return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
 
@@ -184,37 +192,37 @@ class MaskedLM(Passes):
         """
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
-        seeds = [(seed, length, i)[: 2 if len(lengths) == 1 else 3] for i, length in enumerate(lengths)]
         check_count(num_masks, "num_masks")
         every = {}
         for length in set(lengths):
             asked = sizes(length) if callable(sizes) else sizes
-            every[length] = check_sizes(torch.arange(1, length + 1) if asked is None else asked, length).unique()
+            asked = torch.arange(1, length + 1) if asked is None else asked
+            every[length] = check_sizes(asked, length).unique()
+        each = [every[length].repeat_interleave(num_masks) for length in lengths]  # the size of each mask
 
         def masked(i: int) -> Rows:
-            size = every[lengths[i]].repeat_interleave(num_masks)
-            return self._hide(corpus.rows[i], ~random_masks(lengths[i], size, generator=draws.seeded(*seeds[i])))
+            own = draws.seeded(seed, lengths[i], *([i] if len(lengths) > 1 else []))
+            return self._hide(corpus.rows[i], ~random_masks(lengths[i], each[i], generator=own))
 
         found: list[Any] = [None] * len(lengths)
-        for i, answer in self.answers(lengths, [num_masks * len(every[length]) for length in lengths], masked):
-            size = every[lengths[i]].repeat_interleave(num_masks)
-            scores = mean_by_mask(answer, size).unflatten(0, (-1, num_masks))
+        for i, answer in self.answers(lengths, list(map(len, each)), masked):
+            scores = mean_by_mask(answer, each[i]).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
-            found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof, None,
-                                 scores.numpy())
+            found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof,
+                                 None, scores.numpy())
         return found
 
     def exact_curve(self, ids: Tensor) -> ScoreCurve:
-        """The curve of one text, ids [D] as `encode` makes them, over all of its masks: a ScoreCurve without noise."""
+        """The curve of one text, ids [D] as `encode` makes them, over all of its masks: no noise."""
         return score.exact_curve(self.at_length(len(ids)), ids[None])
 
     @torch.no_grad()
     def areas(self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float,
               generator: Generator) -> RowEstimates:
-        """The area of each text to a standard error of about `error` nats, in at most `num_passes` rows: RowEstimates.
+        """The area of each text to a standard error of about `error` nats: RowEstimates.
 
-        Texts may differ in length; all sizes count, and each row goes where the noise is, as `estimate_area`
-        says. Raises ValueError as it and `sentences` do.
+        At most `num_passes` rows are asked about a text. Texts may differ in length; all sizes count, and
+        each row goes where the noise is, as `estimate_area` says. Raises ValueError as it and `sentences`.
         """
         corpus = self._corpus(texts)
         lengths = corpus.lengths
@@ -223,16 +231,17 @@ class MaskedLM(Passes):
             """The score of texts [P] under a mask of each of the sizes [P, k]."""
             found, own = np.empty(sizes.shape), np.unique(texts)
             asked = [torch.from_numpy(sizes[texts == i].ravel()) for i in own]
-            masks = [random_masks(lengths[i], size, generator=generator) for i, size in zip(own, asked, strict=True)]
-            for k, answer in self.answers([lengths[i] for i in own], list(map(len, asked)),
-                                          lambda k: self._hide(corpus.rows[own[k]], ~masks[k])):
+            masks = [random_masks(lengths[i], size, generator=generator)
+                     for i, size in zip(own, asked, strict=True)]
+            each = self.answers([lengths[i] for i in own], list(map(len, asked)),
+                                lambda k: self._hide(corpus.rows[own[k]], ~masks[k]))
+            for k, answer in each:
                 found[texts == own[k]] = mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
             return found
 
-        sizes = np.array(lengths)
-        few = np.flatnonzero(sizes <= allocation.SHORT)
-        found = allocation.areas(ask, np.where(sizes <= allocation.SHORT, 0, sizes), num_passes, error, generator)
-        for i in few:
+        short = np.array(lengths) <= allocation.SHORT
+        found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
+        for i in np.flatnonzero(short):
             found.mean[i], found.draws[i] = self.exact_curve(corpus.rows[i]).area().mean, 2 ** lengths[i] - 1
         return RowEstimates(*map(torch.from_numpy, found))
 
@@ -245,15 +254,14 @@ class MaskedLM(Passes):
         which is the chain rule from left to right. Raises ValueError as `sentences`; for "word", a Corpus or
         a tokenizer that does not tell words.
         """
-        found = self.single_scores(texts, hide_later)
-        return torch.stack([scores.sum() for scores in found])
+        return torch.stack([scores.sum() for scores in self.single_scores(texts, hide_later)])
 
     @torch.no_grad()
     def single_scores(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> list[Tensor]:
         """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text."""
         check_choice(hide_later, LATER, "hide_later")
-        corpus, found = self._corpus(texts), {}
-        words = [torch.zeros(len(ids)) if hide_later == "all" else torch.arange(len(ids)) for ids in corpus.rows]
+        corpus = self._corpus(texts)
+        words = [torch.arange(length) * (hide_later != "all") for length in corpus.lengths]
         if hide_later == "word":
             if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
                 raise ValueError('hide_later="word" needs texts, and a tokenizer that tells words (is_fast)')
@@ -261,24 +269,22 @@ class MaskedLM(Passes):
             words = [torch.tensor(read.word_ids(i)) for i in range(len(corpus.rows))]
 
         def singly(i: int) -> Rows:
-            ids, asked = corpus.rows[i], torch.eye(len(corpus.rows[i])).bool()
-            hidden = (words[i] == words[i][:, None]).triu()
-            return dataclasses.replace(self._hide(ids, hidden), asked=asked)
+            rows = self._hide(corpus.rows[i], (words[i] == words[i][:, None]).triu())
+            return dataclasses.replace(rows, asked=torch.eye(len(words[i])).bool())
 
-        for i, answer in self.answers(corpus.lengths, corpus.lengths, singly):
-            found[i] = answer
-        return [found[i] for i in range(len(corpus.rows))]
+        found = dict(self.answers(corpus.lengths, corpus.lengths, singly))
+        return [found[i] for i in range(len(words))]
 
     @torch.no_grad()
     def masked_marginals(self, text: str) -> Tensor:
-        """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v at each place.
+        """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v there.
 
         One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j ->
         v (Meier et al. 2021). Raises ValueError as `encode`.
         """
         ids = self.encode(text)
-        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: self._hide(ids, torch.eye(len(ids)).bool()),
-                                      vocabulary=True)
+        rows = self._hide(ids, torch.eye(len(ids)).bool())
+        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: rows, vocabulary=True)
         return answer
 
     def token_scores(self, text: str, hide_later: str = "none") -> TokenScores:
@@ -287,20 +293,21 @@ class MaskedLM(Passes):
         spelt = self.tokenizer.convert_ids_to_tokens(self.encode(text).tolist())
         return TokenScores(spelt, self.single_scores([text], hide_later)[0])
 
+    @torch.no_grad()
     def chain_rule(self, text: str | Tensor, orders: Tensor) -> Tensor:
-        """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t], as `score.chain_rule` has it.
+        """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t]: `score.chain_rule`.
 
-        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0. text: also
-        as the ids that `encode` made. Raises ValueError: orders that are no permutations of the tokens.
+        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0.
+        text: also as the ids that `encode` made. Raises ValueError: orders that are no permutations.
         """
         ids = self.encode(text) if isinstance(text, str) else text
-        with torch.no_grad():
-            return score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))[:, 0].double()
+        found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
+        return found[:, 0].double()
 
     @torch.no_grad()
     def rate_curve(self, corpus: Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
                    corruption: str = "mask", generator: Generator) -> RateCurve:
-        """Mean log-probability of a masked token at each rate, nats per token, over the rows of a Corpus: a RateCurve.
+        """Mean log-probability of a masked token at each rate, nats per token, over a Corpus: a RateCurve.
 
         At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask.
         What is drawn for a row follows from the generator and the row's number in the corpus. corruption:
@@ -321,13 +328,12 @@ class MaskedLM(Passes):
             hidden = ~random_masks(len(ids), sizes[i].repeat_interleave(num_masks), generator=own)
             if corruption == "mask":
                 return self._hide(ids, hidden)
-            mask_id = self.tokenizer.mask_token_id
-            return Rows.hiding(ids, hidden, draws.bert_rule(ids.expand_as(hidden), mask_id, self.vocab_size, own))
+            mask_id, true = self.tokenizer.mask_token_id, ids.expand_as(hidden)
+            return Rows.hiding(ids, hidden, draws.bert_rule(true, mask_id, self.vocab_size, own))
 
         scores = np.empty((len(rates), len(lengths)))
         for i, answer in self.answers(lengths, [num_masks * len(rates)] * len(lengths), masked):
-            at_rate = answer.split((sizes[i] * num_masks).tolist())
-            scores[:, i] = [float(part.mean()) for part in at_rate]
+            scores[:, i] = [float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())]
         return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
@@ -347,7 +353,7 @@ def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
 class AtLength:
     """A MaskedLM for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
 
-    A shorter row ends in the tokenizer's padding token, observed. Raises ValueError: more than the model takes.
+    A shorter row ends in the tokenizer's padding token, observed. ValueError: more than the model takes.
     """
 
     def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
@@ -356,12 +362,13 @@ class AtLength:
         self.lm, self.num_tokens, self.vocab_size = lm, num_tokens, lm.vocab_size
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN itself.
+        """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN.
 
-        x [..., D] and observed [..., D] broadcast. Raises ValueError: shapes that do not fit, unknown token ids.
+        x [..., D] and observed [..., D] broadcast. ValueError: shapes that do not fit, unknown token ids.
         """
-        found, shape = self._ask(x, observed, ~observed), torch.broadcast_shapes(x.shape, observed.shape)
-        return at_masked(found.new_zeros(shape).masked_scatter(~observed, found), x, observed)
+        found = self._ask(x, observed, ~observed)
+        answer = found.new_zeros(torch.broadcast_shapes(x.shape, observed.shape))
+        return at_masked(answer.masked_scatter(~observed, found), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], also at tokens that are seen."""
@@ -369,18 +376,18 @@ class AtLength:
         return found.view(*torch.broadcast_shapes(x.shape, observed.shape), self.vocab_size)
 
     def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
-        """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]: all that the head answers."""
+        """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]."""
         return self._ask(x, observed, one_hot(token, self.num_tokens).bool()).view(token.shape)
 
     def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, vocabulary: bool = False) -> Tensor:
-        """The log-probabilities where `asked`, row by row [places] or [places, V]; float64 if x or the network is."""
+        """Log-probabilities where `asked`, [places] or [places, V]; float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         tokenizer = self.lm.tokenizer
         ids, seen, wanted = (part.reshape(-1, self.num_tokens) for part in torch.broadcast_tensors(
             torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()))
         tokens = (ids != tokenizer.pad_token_id) | ~seen
-        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)  # none from here on: padding
+        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)  # none from here on
         rows = Rows(ids, torch.where(seen, ids, tokenizer.mask_token_id), wanted)
         each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
@@ -396,9 +403,10 @@ def _spelling(word: str, tokenizer: Any) -> str:
     if word in vocabulary:
         return f"its vocabulary has {word!r}, so it changes texts first: load it with do_lower_case=False"
     for form in (word.upper(), word.lower()):
-        if form in vocabulary or form != word and vocabulary.keys() >= set(form):
-            return f"its vocabulary has {form!r}: write it so" if form in vocabulary else \
-                f"its vocabulary has the letters of {form!r}: write them so"
+        if form in vocabulary:
+            return f"its vocabulary has {form!r}: write it so"
+        if form != word and vocabulary.keys() >= set(form):
+            return f"its vocabulary has the letters of {form!r}: write them so"
     known = [letter for letter in word if letter in vocabulary]
     if 2 * len(known) <= len(word):
         return "correct the text, or load the tokenizer that the model was trained with"

@@ -1,4 +1,4 @@
-"""Which of two texts is likelier, and is that sure: differences of areas under shared masks, and all single mutants.
+"""Which of two texts is likelier, and is that sure: areas under shared masks, and all single mutants.
 
 A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens with the
 lowest keys. Seen alone, a text is asked under a random size and random masks of that size, so D times its
@@ -24,7 +24,8 @@ from .passes import Rows
 from .text_curves import Corpus
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
-EFFECT = 0.05**0.5  # prior standard deviation of mean / deviation of rounds; small, so that few rounds decide nothing
+# The prior standard deviation of mean / deviation of rounds is small, so that few rounds decide nothing.
+EFFECT = 0.05**0.5
 FIRST, GROWTH = 13, 1.25  # rounds before the first look; by how much they grow until the next
 LEAST_PASSES = 2 * STRATA * FIRST
 
@@ -47,40 +48,8 @@ class Comparison(NamedTuple):
     left_to_right: float
 
 
-class Difference(NamedTuple):
-    """What rounds say of a pair: the first fields of its Comparison."""
-
-    difference: float
-    error: float
-    low: float
-    high: float
-    sure: bool
-    passes: int
-
-    @classmethod
-    def of(cls, rounds: np.ndarray, level: float) -> "Difference":
-        """Of the values of rounds."""
-        mean, error = float(rounds.mean()), float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
-        half = half_width(len(rounds), error, level)
-        return cls(mean, error, mean - half, mean + half, abs(mean) > half, 2 * STRATA * len(rounds))
-
-
-class Shares(NamedTuple):
-    """Shares t of the tokens that are hidden, in (0, 1], and their weights, [rounds, strata] each."""
-
-    share: Tensor
-    weight: Tensor
-
-
-class Keys(NamedTuple):
-    """Which key each token of two texts takes, numbered from 0."""
-
-    one: list[int]
-    other: list[int]
-
-
 class Mutants(NamedTuple):
-    """All single mutants of a text of D tokens: row j, column v has words[v] at place j. Nats, minus the text's own.
+    """All single mutants of a text, minus the text's own, nats: row j, column v has words[v] at place j.
 
     masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D,
     V]: differences of the areas, with standard errors [D, V] over masks that all mutants share. 0 for the
@@ -93,8 +62,8 @@ class Mutants(NamedTuple):
     errors: Tensor
 
 
-def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_passes: int = 10_000, level: float = 0.95,
-            generator: Generator) -> list[Comparison]:
+def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_passes: int = 10_000,
+            level: float = 0.95, generator: Generator) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
 
     A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is
@@ -112,11 +81,13 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
     ids, seed = corpus.rows, draws.seed(generator)
     keys = [shared_keys(one.tolist(), other.tolist()) for one, other in zip(ids[::2], ids[1::2], strict=True)]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
-    rounds = np.zeros((len(keys), 0))
-    found: dict[int, Difference] = {}
-    going = [*range(len(keys))]
-    while going and rounds.shape[1] < most:
-        more = min(most, max(FIRST, math.ceil(rounds.shape[1] * GROWTH))) - rounds.shape[1]
+    exact = [-lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0] for later in ("none", "all")]
+    rounds = [np.zeros(0) for _ in keys]
+    found: dict[int, Comparison] = {}
+    going, count = [*range(len(keys))], 0
+    while going and count < most:
+        more = min(most, max(FIRST, math.ceil(count * GROWTH))) - count
+        count += more
         hidden, weight = {}, {}
         for k in going:
             share, weight[k] = shares(more, STRATA, len(ids[2 * k]), own[k])
@@ -124,15 +95,15 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
             for side in (0, 1):
                 hidden[2 * k + side] = hide(key[:, keys[k][side]], share.flatten())
         areas = _areas(lm, ids, hidden)
-        new = np.full((len(keys), more), np.nan)
         for k in going:
-            new[k] = ((areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()).mean(1)
-        rounds = np.concatenate([rounds, new], 1)
-        found |= {k: Difference.of(rounds[k], level) for k in going}
+            new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
+            rounds[k] = np.append(rounds[k], new.mean(1))
+            mean, error = float(rounds[k].mean()), float(rounds[k].std(ddof=1)) / math.sqrt(count)
+            half = half_width(count, error, level)
+            found[k] = Comparison(mean, error, mean - half, mean + half, abs(mean) > half, 2 * STRATA * count,
+                                  *(float(each[k]) for each in exact))
         going = [k for k in going if not found[k].sure and found[k].error > 0]
-    exact = [-lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0] for later in ("none", "all")]
-    return [Comparison(*found[k], pseudo, left) for k, (pseudo, left) in
-            enumerate(zip(*map(Tensor.tolist, exact), strict=True))]
+    return [found[k] for k in range(len(keys))]
 
 
 @torch.no_grad()
@@ -149,15 +120,17 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
     if not own or max(map(len, own)) > 1:
         raise ValueError(f"words must be single tokens, at least one, got {list(words)}")
     if check_count(num_passes, "num_passes", at_least=4) % 4:
-        raise ValueError(f"num_passes must be a multiple of 4, since each stratum is drawn twice, got {num_passes}")
+        raise ValueError("num_passes must be a multiple of 4, since each stratum is drawn twice, "
+                         f"got {num_passes}")
     length, columns = len(ids), torch.cat(own)
     share, weight = shares(2, num_passes // 2, length, generator)
     hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
     [(_, answer)] = lm.answers([length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True)
+    true = answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
     at_once = answer.new_zeros(*hidden.shape, len(words))
-    at_once[hidden] = answer[:, columns] - answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
+    at_once[hidden] = answer[:, columns] - true
     value = at_once * (length / hidden.sum(1).double())[:, None, None]  # [masks, D, V]
-    wild = _scores(answer.gather(1, ids.expand_as(hidden)[hidden][:, None])[:, 0], hidden)
+    wild = _scores(true[:, 0], hidden)
 
     def mutated(j: int) -> Rows:
         """The mutants of place j under the masks that show it, mask by mask."""
@@ -165,12 +138,11 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
         there = ids.repeat(len(seen), len(other), 1)
         there[..., j] = other
         asked = seen[:, None].expand_as(there).flatten(0, 1)
-        return Rows(there.flatten(0, 1), torch.where(asked, lm.tokenizer.mask_token_id, there.flatten(0, 1)), asked)
+        return lm._hide(there.flatten(0, 1), asked)
 
     counts = [int((~hidden[:, j]).sum()) * int((columns != ids[j]).sum()) for j in range(length)]
-    places = [j for j in range(length) if counts[j]]
-    for k, scores in lm.answers([length] * len(places), [counts[j] for j in places], lambda k: mutated(places[k])):
-        j, seen = places[k], (~hidden[:, places[k]]).nonzero()[:, 0]
+    for j, scores in lm.answers([length] * length, counts, mutated):
+        seen = (~hidden[:, j]).nonzero()[:, 0]
         by_mask = _scores(scores, mutated(j).asked).view(len(seen), -1)
         value[seen[:, None], j, (columns != ids[j]).nonzero()[:, 0]] = by_mask - wild[seen, None]
     value *= weight.view(-1, 1, 1)
@@ -180,8 +152,10 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
                    pairs.square().sum(0).sqrt() / num_passes)
 
 
-def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> Shares:
-    """Shares t and their weights: the mean of weight x f(t) is that of f over (0, 1].
+def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Shares t of the tokens that are hidden, and their weights, [rounds, strata] each.
+
+    The mean of weight x f(t) is that of f over (0, 1].
 
     Half of the strata are equal parts of t, half of log(t + 1 / D).
     """
@@ -189,17 +163,17 @@ def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> S
     place = 1 - (torch.arange(strata) % half + draws.rand((rounds, strata), None, generator)) / half
     span = math.log1p(num_tokens)  # of the logarithm
     share = torch.where(torch.arange(strata) < half, place, least * torch.expm1(place * span))
-    return Shares(share, 2 / (1 + 1 / ((share + least) * span)))
+    return share, 2 / (1 + 1 / ((share + least) * span))
 
 
 def hide(keys: Tensor, share: Tensor) -> Tensor:
-    """Where a text hides its tokens: bool [n, D], the ceil(t D) lowest of keys [n, D] for shares t [n] in (0, 1]."""
+    """Where a text hides its tokens: bool [n, D], the ceil(t D) lowest of keys [n, D] for shares t [n]."""
     size = (share * keys.shape[1]).ceil().clamp(1, keys.shape[1])
     return keys.argsort(-1).argsort(-1) < size[:, None]
 
 
-def shared_keys(one: list[int], other: list[int]) -> Keys:
-    """The keys of two texts: what they have in common, in order, takes the same.
+def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]:
+    """Which key each token of two texts takes, from 0: what they have in common, in order, takes the same.
 
     So do tokens that stand in for each other, as many as both have between what is common.
     """
@@ -207,18 +181,20 @@ def shared_keys(one: list[int], other: list[int]) -> Keys:
     for _, start, stop, begin, end in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
         both = min(stop - start, end - begin)
         there[begin: begin + both] = range(start, start + both)
-    return Keys([*range(len(one))], there)
+    return [*range(len(one))], there
 
 
 def half_width(count: int, error: float, level: float) -> float:
-    """Half of a confidence sequence around the mean of `count` normal values, whose standard error is `error`.
+    """Half of a confidence sequence around the mean of `count` normal values, of standard error `error`.
 
-    Where the effect mean / deviation is normal with standard deviation EFFECT, and the deviation of no known scale, the
-    Bayes factor against any mean is a test martingale (Wang and Ramdas 2024). Infinite for few values.
+    Where the effect mean / deviation is normal with standard deviation EFFECT, and the deviation of no known
+    scale, the Bayes factor against any mean is a test martingale (Wang and Ramdas 2024). Few values: infinite.
     """
     spread = 1 + count * EFFECT**2
     ratio = (math.sqrt(spread) / (1 - level)) ** (2 / count)
-    return math.inf if ratio >= spread else error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
+    if ratio >= spread:
+        return math.inf
+    return error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
 
 
 def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> dict[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Passes of masked rows through a network of Hugging Face transformers: what it takes, and how rows share a pass.
+"""Passes of masked rows through a network of transformers: what it takes, and how rows share a pass.
 
 The rows of a text are made when its turn comes, rows of several lengths go through together, and the
 vocabulary head answers where it is asked only: memory is bounded by the rows of one text and the tokens of
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock, get_ident
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -20,18 +20,16 @@ from tqdm import tqdm
 
 from ..checks import check_count, check_known
 
-BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a forward pass: bounds the logits, tokens x vocabulary
-LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by vocabulary head: one pass at a time
+BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a pass: bounds the logits, tokens x vocabulary
+LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
-TOKEN_DROPOUT = ("{} multiplies its embeddings by 0.88 / (1 - share of masked tokens) (token_dropout): where most are "
-                 "masked, its scores measure this rule too")
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Copies of one text with hidden tokens: true `ids`, what is `shown` in their places, and where one `asked`.
+    """Copies of one text with hidden tokens: true `ids`, what is `shown` instead, and where one `asked`.
 
     ids and shown: long [n, D]; asked: bool [n, D]. A row may end in NO_TOKEN.
     """
@@ -42,28 +40,23 @@ class Rows:
 
     @classmethod
     def hiding(cls, ids: Tensor, hidden: Tensor, instead: int | Tensor) -> "Rows":
-        """The text ids [D] with `instead` (a token, or [n, D]) where `hidden` [n, D], and asked about there."""
+        """The text ids [D] with `instead` (a token, or [n, D]) where `hidden` [n, D], and asked there."""
         return cls(ids.expand_as(hidden), torch.where(hidden, instead, ids), hidden)
 
     @classmethod
     def together(cls, parts: Sequence["Rows"]) -> "Rows":
         """The rows of several texts, which end in NO_TOKEN where another text is longer."""
-        more = [(0, max(part.ids.shape[1] for part in parts) - part.ids.shape[1]) for part in parts]
-        return cls(torch.cat([pad(part.ids, by, value=NO_TOKEN) for part, by in zip(parts, more, strict=True)]),
-                   torch.cat([pad(part.shown, by) for part, by in zip(parts, more, strict=True)]),
-                   torch.cat([pad(part.asked, by) for part, by in zip(parts, more, strict=True)]))
+        longest = max(part.ids.shape[1] for part in parts)
+
+        def joined(name: str, filler: int = 0) -> Tensor:
+            each = [getattr(part, name) for part in parts]
+            return torch.cat([pad(one, (0, longest - one.shape[1]), value=filler) for one in each])
+
+        return cls(joined("ids", NO_TOKEN), joined("shown"), joined("asked"))
 
     def part(self, start: int, stop: int) -> "Rows":
         """Rows start, ..., stop - 1."""
         return Rows(self.ids[start: stop], self.shown[start: stop], self.asked[start: stop])
-
-
-class Part(NamedTuple):
-    """Rows start, ..., stop - 1 of a text, by its place in the list."""
-
-    text: int
-    start: int
-    stop: int
 
 
 class Passes:
@@ -72,10 +65,12 @@ class Passes:
     def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
                  dtype: torch.dtype | None = None, allow_unknown: bool = False, int8: bool = False) -> None:
         if isinstance(model, torch.nn.DataParallel):
-            raise ValueError("DataParallel splits a batch from its masks: use DistributedDataParallel or model.module")
+            raise ValueError("DataParallel splits a batch from its masks: "
+                             "use DistributedDataParallel or model.module")
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
         self.exact = model if int8 else None  # the network in float32
+        self._kind = type(model).__name__
         if int8:
             self.passes = self.model = model = _in_int8(model)
         self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
@@ -84,7 +79,7 @@ class Passes:
         self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
         table = model.get_input_embeddings()
         if not hasattr(table, "num_embeddings"):
-            raise ValueError(f"{type(model).__name__} has no table of word embeddings: {ADVICE}")
+            raise ValueError(f"{self._kind} has no table of word embeddings: {ADVICE}")
         self.vocab_size = table.num_embeddings
         self.words = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))
         _check_vocabularies(self)
@@ -92,10 +87,12 @@ class Passes:
         start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
         if start is None:
             raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
-        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # the special tokens around a text
+        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
         if getattr(model.config, "token_dropout", False):
-            warnings.warn(TOKEN_DROPOUT.format(type(model).__name__), stacklevel=3)
+            warnings.warn(f"{self._kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
+                          "(token_dropout): where most are masked, its scores measure this rule too",
+                          stacklevel=3)
         self.dtype = dtype
         self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
         try:
@@ -104,11 +101,11 @@ class Passes:
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError) as error:
-            raise ValueError(f"{type(model).__name__} fails when it is asked about a short text: {error}") from error
+            raise ValueError(f"{self._kind} fails when it is asked about a short text: {error}") from error
 
     def answers(self, lengths: Sequence[int], counts: Sequence[int], rows: Callable[[int], Rows], *,
                 vocabulary: bool = False) -> Iterator[tuple[int, Tensor]]:
-        """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats per token.
+        """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats.
 
         lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one
         entry for each place asked, row by row: that of the true token [places], or with `vocabulary` of every
@@ -118,54 +115,55 @@ class Passes:
         with tqdm(total=sum(counts), desc="passes", disable=None, delay=3, leave=False) as bar:
             for batch in self._batches(lengths, counts):
                 asked = []
-                for part in batch:
-                    if part.start == 0:
-                        of_text = rows(part.text)
-                    asked.append(of_text.part(part.start, part.stop))
+                for i, start, stop in batch:
+                    if start == 0:
+                        of_text = rows(i)
+                    asked.append(of_text.part(start, stop))
                 answer = check_known(self._forward(asked, vocabulary)).double().cpu()
                 places = [int(part.asked.sum()) for part in asked]
-                for part, values in zip(batch, answer.split(places), strict=True):
-                    parts[part.text].append(values)
-                    bar.update(part.stop - part.start)
-                    if part.stop == counts[part.text]:
-                        yield part.text, torch.cat(parts.pop(part.text))
+                for (i, start, stop), values in zip(batch, answer.split(places), strict=True):
+                    parts[i].append(values)
+                    bar.update(stop - start)
+                    if stop == counts[i]:
+                        yield i, torch.cat(parts.pop(i))
 
-    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[Part]]:
-        """What goes through the network together: at most `batch_tokens`, the rows of a text one after the other.
+    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+        """What makes up a pass, at most `batch_tokens`: (i, start, stop), rows start to stop - 1 of text i.
 
         Rows of several lengths share a pass only where the network does not see padding.
         """
         may_pad = self._may_pad(max(lengths, default=1))
-        batch: list[Part] = []
+        batch: list[tuple[int, int, int]] = []
         held = 0
-        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest of a batch sets its width
+        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest sets the width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < counts[i]:
-                if batch and (held >= most or not may_pad and lengths[batch[0].text] != lengths[i]):
+                if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):
                     yield batch
                     batch, held = [], 0
                 stop = min(counts[i], start + most - held)
-                batch.append(Part(i, start, stop))
+                batch.append((i, start, stop))
                 held, start = held + stop - start, stop
         if batch:
             yield batch
 
     def _forward(self, parts: Sequence[Rows], vocabulary: bool) -> Tensor:
-        """One pass over parts of several texts: log-probabilities at the places asked, [places] or [places, V]."""
+        """One pass over parts of texts: log-probabilities at the places asked, [places] or [places, V]."""
         rows = Rows.together(parts)
-        (count, width), before = rows.ids.shape, len(self.prefix)
-        after = torch.tensor(self.suffix, dtype=torch.long).expand(count, -1)
-        end = before + (rows.ids != NO_TOKEN).sum(1, keepdim=True)  # of the text, [count, 1]
-        if not self._may_pad(width) and (end < before + width).any():
-            raise ValueError(f"{type(self.model).__name__} sees padding, for it ignores the attention mask: "
+        (count, width), frame = rows.ids.shape, (len(self.prefix), len(self.suffix))
+        before, after = (torch.tensor(part, dtype=torch.long).expand(count, -1)
+                         for part in (self.prefix, self.suffix))
+        end = frame[0] + (rows.ids != NO_TOKEN).sum(1, keepdim=True)  # of the text, [count, 1]
+        if not self._may_pad(width) and (end < frame[0] + width).any():
+            raise ValueError(f"{self._kind} sees padding, for it ignores the attention mask: "
                              "ask it about rows of one length at a time")
-        framed = torch.cat([torch.tensor(self.prefix, dtype=torch.long).expand(count, -1), rows.shown, after], 1)
+        framed = torch.cat([before, rows.shown, after], 1)
         place = torch.arange(framed.shape[1])
         framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
-        framed = framed.scatter(1, end + torch.arange(len(self.suffix)), after)
-        attended = (place < end + len(self.suffix)).long()
-        logits = self._logits(framed, attended, pad(rows.asked, (before, len(self.suffix))), self.dtype)
+        framed = framed.scatter(1, end + torch.arange(frame[1]), after)
+        attended = (place < end + frame[1]).long()
+        logits = self._logits(framed, attended, pad(rows.asked, frame), self.dtype)
         if vocabulary:
             return logits.log_softmax(-1)
         true = rows.ids[rows.asked].to(self.device)[:, None]
@@ -173,7 +171,7 @@ class Passes:
         return torch.cat([block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks])
 
     def _may_pad(self, longest: int) -> bool:
-        """Whether rows of at most `longest` tokens may end in padding: whether the network does not see it there.
+        """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
 
         The network itself is asked, once about short texts and once for each doubling of `longest`, as some
         attend in blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
@@ -182,19 +180,21 @@ class Passes:
             longest = 1
         level = min(self.max_tokens, max(SHORT, 1 << (longest - 1).bit_length()))
         if level not in self._padded:
-            lengths = ((1, 2), (1, 9), (12, 52), (91, SHORT)) if level <= SHORT else ((3 * level // 4 - 5, level),)
+            lengths = [(1, 2), (1, 9), (12, 52), (91, SHORT)]
+            if level > SHORT:
+                lengths = [(3 * level // 4 - 5, level)]
             same = [_same_before_padding(self, min(one, level), min(other, level)) for one, other in lengths]
             self._padded[level] = all(same) and (level <= SHORT or self._may_pad(SHORT))
         return self._padded[level]
 
     def _logits(self, given: Tensor, seen: Tensor, where: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Logits [places, V] where `where` [B, L] is True, and only there: the vocabulary head sees no other place.
+        """Logits [places, V] where `where` [B, L] is True: the vocabulary head sees no other place.
 
-        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, None for none.
+        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, if any.
         """
-        where, own = where.to(self.device), get_ident()
-        head = self.model.get_output_embeddings()
-        with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(torch.is_grad_enabled() and self.model.training), \
+        where, own, head = where.to(self.device), get_ident(), self.model.get_output_embeddings()
+        gradients = torch.is_grad_enabled() and self.model.training
+        with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(gradients), \
                 torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             hook = head.register_forward_pre_hook(  # others may use the network at the same time
                 lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs)
@@ -202,7 +202,8 @@ class Passes:
                 logits = self.passes(given.to(self.device), attention_mask=seen.to(self.device)).logits
             finally:
                 hook.remove()
-        logits = logits[where] if logits.ndim == 3 else logits  # a head that does not use its output layer as such
+        if logits.ndim == 3:  # of a head that does not use its output layer as such
+            logits = logits[where]
         return logits if logits.dtype == torch.float64 else logits.float()
 
 
@@ -211,45 +212,49 @@ def _longest(model: Any, tokenizer: Any) -> int:
     most = [tokenizer.model_max_length]
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
-            skipped = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from behind padding
-            most.append(module.num_embeddings - skipped)
+            # RoBERTa counts from behind padding
+            most.append(module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1))
     return min(most + [getattr(model.config, "max_position_embeddings", None) or most[0]])
 
 
 def _check_vocabularies(net: Passes) -> None:
-    """Refuse a tokenizer and a model that were not made for each other, as far as one can see. Raises ValueError."""
+    """ValueError for a tokenizer and a model that were not made for each other, as far as one can see."""
     tokenizer, size = net.tokenizer, net.vocab_size
     if tokenizer.mask_token_id is None:
-        raise ValueError("the tokenizer has no mask token: use that of a masked language model, such as BERT's")
+        raise ValueError("the tokenizer has no mask token: "
+                         "use that of a masked language model, such as BERT's")
     largest, pad = max(tokenizer.get_vocab().values()), getattr(net.model.config, "pad_token_id", None)
     if len(net.words) < 2:
-        raise ValueError("the tokenizer has no words but its special tokens: is its vocabulary beside the weights?")
-    if largest >= size or size - len(tokenizer) > max(128, size // 100):  # vocabularies are often rounded up a little
-        raise ValueError(f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}: "
-                         "load both under the same name")
-    if None not in (pad, tokenizer.pad_token_id) and pad != tokenizer.pad_token_id:
-        raise ValueError(f"the model pads with token {pad}, the tokenizer with {tokenizer.pad_token_id}: "
-                         "load both under the same name")
+        raise ValueError("the tokenizer has no words but its special tokens: "
+                         "is its vocabulary beside the weights?")
+    differ = ""
+    if largest >= size or size - len(tokenizer) > max(128, size // 100):  # it is often rounded up a little
+        differ = f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}"
+    elif None not in (pad, tokenizer.pad_token_id) and pad != tokenizer.pad_token_id:
+        differ = f"the model pads with token {pad}, the tokenizer with {tokenizer.pad_token_id}"
+    if differ:
+        raise ValueError(f"{differ}: load both under the same name")
 
 
 def _check_bidirectional(net: Passes) -> None:
-    """Refuse models that cannot see to the right of a hole, or have no vocabulary head. Raises ValueError."""
-    if getattr(net.model.config, "is_encoder_decoder", False):
-        raise ValueError(f"{type(net.model).__name__} is an encoder-decoder model: {ADVICE}")
-    if getattr(net.model.config, "attention_type", None) == "block_sparse":
-        raise ValueError(f"{type(net.model).__name__} with block_sparse attention turns into another network after a "
-                         "short text: set attention_type to original_full in its configuration")
+    """ValueError for models that cannot see to the right of a hole, or have no vocabulary head."""
+    kind, config = net._kind, net.model.config
+    if getattr(config, "is_encoder_decoder", False):
+        raise ValueError(f"{kind} is an encoder-decoder model: {ADVICE}")
+    if getattr(config, "attention_type", None) == "block_sparse":
+        raise ValueError(f"{kind} with block_sparse attention turns into another network after a short text: "
+                         "set attention_type to original_full in its configuration")
     if net.model.get_output_embeddings() is None:
-        raise ValueError(f"{type(net.model).__name__} has no vocabulary head: {ADVICE}")
+        raise ValueError(f"{kind} has no vocabulary head: {ADVICE}")
     given = torch.tensor([[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]])
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         logits = check_known(net._logits(given, torch.ones_like(given), first))
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
-        raise ValueError(f"{type(net.model).__name__} answers with shape {tuple(logits.shape)}, not with logits of "
+        raise ValueError(f"{kind} answers with shape {tuple(logits.shape)}, not with logits of "
                          f"{net.vocab_size} tokens: {ADVICE}")
     if torch.equal(logits[0], logits[1]):
-        raise ValueError(f"{type(net.model).__name__} does not see to the right of a hole, as a causal model: {ADVICE}")
+        raise ValueError(f"{kind} does not see to the right of a hole, as a causal model: {ADVICE}")
 
 
 def _same_before_padding(net: Passes, length: int, width: int) -> bool:
@@ -262,24 +267,29 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     row = torch.tensor([[*net.prefix, *text, *net.suffix]])
     padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)
     places = torch.zeros(padded.shape, dtype=torch.bool)
-    places[0, len(net.prefix): len(net.prefix) + length: -(-length // 16)] = True  # what padding touches may be far
+    places[0, len(net.prefix): len(net.prefix) + length: -(-length // 16)] = True  # padding can touch far
+
+    def logits(given: Tensor) -> Tensor:
+        seen = (torch.arange(given.shape[1]) < row.shape[1])[None].long()
+        return net._logits(given, seen, places[:, : given.shape[1]])
+
     with torch.no_grad():
-        alone, again, among = (net._logits(given, (torch.arange(given.shape[1]) < row.shape[1])[None].long(),
-                                           places[:, : given.shape[1]]) for given in (row, row, padded))
+        alone, again, among = logits(row), logits(row), logits(padded)
     most = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6 * (alone.abs().max() + 1)
     if (alone - again).abs().max() > most:
-        raise ValueError(f"{type(net.model).__name__} answers otherwise when it is asked again: it draws at random")
+        raise ValueError(f"{net._kind} answers otherwise when it is asked again: it draws at random")
     return bool((alone - among).abs().max() <= most)
 
 
 def _in_int8(model: Any) -> Any:
-    """A copy whose linear layers are in int8: weights once, what they read anew in each pass (torch's dynamic way).
+    """A copy whose linear layers are in int8: weights once, what they read anew in each pass.
 
-    Raises ValueError: not in float32 on a CPU, or torch cannot do it here, as it says itself that it will not always.
+    Raises ValueError: not in float32 on a CPU, or torch cannot do it here, as later versions may not.
     """
     weights = next(model.parameters())
     if (weights.device.type, weights.dtype) != ("cpu", torch.float32):
-        raise ValueError(f"int8 needs a model in float32 on the CPU, got {weights.dtype} on {weights.device.type}")
+        raise ValueError("int8 needs a model in float32 on the CPU, "
+                         f"got {weights.dtype} on {weights.device.type}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that it will be removed
         try:

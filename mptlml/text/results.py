@@ -1,4 +1,4 @@
-"""Results of texts, one line of JSON each, written as they are made: what a killed run has written, the next one keeps.
+"""Results of texts, one line of JSON each, written as they are made: what a killed run wrote, the next keeps.
 
 Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow from the
 seed and the numbers of its items, and its passes hold no others. So the lines of a unit are the same, bit by
@@ -30,10 +30,10 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go: to `path`, or where several processes share the work to files beside it, one for each part.
+    """Where results go: to `path`, or where several processes share the work to files beside it, one a part.
 
-    part of parts: a process measures every `parts`-th unit only; a last run with parts = 1 and resume=True brings the
-    files together. resume: keep the lines that such files hold; overwrite: replace a file that exists.
+    part of parts: a process measures every `parts`-th unit only; a last run with parts = 1 and resume=True
+    brings the files together. resume: keep the lines that such files hold; overwrite: replace a file.
     """
 
     path: Path
@@ -49,9 +49,7 @@ class Output:
         return self.path if self.parts == 1 else self.path.with_name(name)
 
     def check(self) -> None:
-        """Refuse a part that is none, a file that exists where it may be neither kept nor replaced, and a
-        place that cannot be written to: ValueError.
-        """
+        """ValueError for a part that is none, a file that exists and is not to be replaced, a bad place."""
         if check_count(self.part, "part", at_least=0) >= check_count(self.parts, "parts"):
             raise ValueError(f"part must be one of 0..{self.parts - 1}, got {self.part}")
         if self.resume and self.overwrite:
@@ -59,7 +57,8 @@ class Output:
         for file in (self.own, settings_file(self.own)):
             check_place(file)
             if file.exists() and not (self.resume or self.overwrite):
-                raise ValueError(f"{file} exists: go on with it by resume=True, or replace it by overwrite=True")
+                raise ValueError(f"{file} exists: "
+                                 "go on with it by resume=True, or replace it by overwrite=True")
 
 
 def check_place(file: Path) -> None:
@@ -97,11 +96,12 @@ def write_results(output: Output, heads: Sequence[Line], measure: Callable[[rang
     for file in _written(output):
         found |= _lines(file, heads)
     done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
-    begun = False
-    with tqdm(total=sum(map(len, units)), desc=what, mininterval=0.1 if sys.stderr.isatty() else LOG_SECONDS) as bar:
+    begun, seconds = False, 0.1 if sys.stderr.isatty() else LOG_SECONDS
+    with tqdm(total=sum(map(len, units)), desc=what, mininterval=seconds) as bar:
         for unit in units:
             if unit[0] not in done:
-                new = {place: _as_json(heads[place] | one) for place, one in zip(unit, measure(unit), strict=True)}
+                measured = zip(unit, measure(unit), strict=True)
+                new = {place: _as_json(heads[place] | one) for place, one in measured}
                 done |= new
                 if begun:
                     with output.own.open("a", encoding="utf-8") as there:
@@ -141,30 +141,30 @@ def _written(output: Output) -> set[Path]:
 
 
 def _lines(file: Path, heads: Sequence[Line]) -> dict[int, str]:
-    """The whole lines that a file holds, by the places of their items.
-
-    A model may go by another name, as in another folder: its weights tell it.
-    """
+    """The whole lines that a file holds, by the places of their items. Raises ValueError: those of others."""
     places, found = {head["line"]: place for place, head in enumerate(heads)}, {}
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True), 1):
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
         if number > 1 and not line.endswith("\n"):  # it was cut off
             continue
         try:
             there = json.loads(line, parse_constant=int)  # NaN is refused
             run, place = there["settings"], places.get(there["line"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"line {number} of {file} is not from a file of results: choose another file") from None
+            raise ValueError(f"line {number} of {file} is not from a file of results: "
+                             "choose another file") from None
         if run != heads[0]["settings"]:
-            raise ValueError(f"{file} was written with other settings (see {settings_file(file)}): choose another file")
-        if place is None or not heads[place].items() <= there.items():
-            raise ValueError(f"{file} holds results of another text on line {there['line']}, or by another tokenizer: "
+            raise ValueError(f"{file} was written with other settings (see {settings_file(file)}): "
                              "choose another file")
+        if place is None or not heads[place].items() <= there.items():
+            raise ValueError(f"{file} holds results of another text on line {there['line']}, "
+                             "or by another tokenizer: choose another file")
         found[place] = line
     return found
 
 
 def _write(file: Path, about: Line, lines: dict[int, str]) -> None:
-    """The file, and its settings beside it. A line names its settings, should it be killed between the two."""
+    """The file, and its settings beside it. A line names its settings, for a kill between the two."""
     whole = "".join(lines[place] for place in sorted(lines))
     for path, text in ((settings_file(file), json.dumps(about, indent=1) + "\n"), (file, whole)):
         with replacing(path) as new:

@@ -1,4 +1,4 @@
-"""Curves over text: by masking rate over a corpus, by mask size over one sentence, and their areas in readers' units.
+"""Curves over text: by masking rate over a corpus, by mask size over one sentence, and their areas.
 
 Areas are in nats per sentence or per token. For a network whose answers belong to no joint
 distribution they are the mean over orders of the chain rule (`masked_lm`).
@@ -58,8 +58,9 @@ class RateCurve:
 
         The area is the sum over the sizes m = 1..D, read as `ScoreCurve.weights` says.
         """
-        each = {int(n): straight_lines(hidden_tokens(self.rates, n), n).mean(1) for n in np.unique(self.lengths)}
-        return np.stack([each[int(n)] for n in self.lengths], 1)
+        known, place = np.unique(self.lengths, return_inverse=True)
+        each = [straight_lines(hidden_tokens(self.rates, int(n)), int(n)).mean(1) for n in known]
+        return np.stack(each, 1)[:, place]
 
     @property
     def row_areas(self) -> np.ndarray:
@@ -67,11 +68,11 @@ class RateCurve:
         return (self.weights * self.scores).sum(0) * self.lengths
 
     def area(self, unit: str = "token") -> Estimate:
-        """The area, an Estimate of the log-likelihood averaged over orders, in nats per unit; its error is over rows.
+        """The area, an Estimate of the log-likelihood averaged over orders, in nats per unit.
 
-        unit: "token", where every token of the corpus counts alike, or "sentence", where every row does. The
-        error does not cover the sizes that are read off straight lines; per token it is that of a ratio, too
-        small where a few long rows hold most tokens. Raises ValueError: another unit.
+        unit: "token", where every token counts alike, or "sentence", where every row does. The error is over
+        rows, and does not cover the sizes that are read off straight lines; per token it is that of a ratio,
+        too small where a few long rows hold most tokens. Raises ValueError: another unit.
         """
         check_choice(unit, UNITS, "unit")
         if unit == "token":
@@ -89,7 +90,7 @@ class RateCurve:
         return Estimate(mean * factor, _row_error(rows, self.lengths) * abs(factor), len(rows) - 1)
 
     def share_above(self, rate: float) -> float:
-        """Share of the area that lies at masking rates above `rate`, in [0, 1]: at sizes m > rate x D of a row."""
+        """Share of the area at masking rates above `rate`, in [0, 1]: at sizes m > rate x D of a row."""
         high, whole = 0.0, 0.0
         for scores, length in zip(self.scores.T, self.lengths, strict=True):
             every = scores @ straight_lines(hidden_tokens(self.rates, length), length)
@@ -99,13 +100,13 @@ class RateCurve:
 
 @dataclass(frozen=True, eq=False)
 class TextCurve(ScoreCurve):
-    """The MPT curve of one text: a ScoreCurve with its scores under each of P masks per size [S, P], nats per token."""
+    """The MPT curve of one text: a ScoreCurve and its scores under P masks per size [S, P], nats per token."""
 
     scores: np.ndarray
 
     @property
     def quadrature_error(self) -> float:
-        """How far the area moves when every other size is left out, nats per sentence; 0 for a curve of all sizes.
+        """How far the area moves when every other size is left out, nats; 0 for a curve of all sizes.
 
         For a convex or concave curve the error of the area itself is smaller. Noise of the masks is in it too.
         """
@@ -118,12 +119,12 @@ class TextCurve(ScoreCurve):
 
 
 def hidden_tokens(rates: np.ndarray | Sequence[float], length: int) -> np.ndarray:
-    """How many of a row's `length` tokens are masked at each rate, whole numbers [S]: round(r D), and at least one."""
+    """How many of a row's `length` tokens are masked at each rate [S]: round(r D), and at least one."""
     return np.maximum(1, np.round(np.asarray(rates) * length)).astype(int)
 
 
 def spaced_sizes(num_tokens: int, count: int) -> Tensor:
-    """At most `count` mask sizes of 1..D, long [S]: all, or both ends and near them most, for curves bend there."""
+    """At most `count` mask sizes of 1..D, long [S]: all, or most near both ends, for curves bend there."""
     if check_count(count, "count", at_least=2) >= num_tokens:
         return torch.arange(1, num_tokens + 1)
     angle = np.linspace(0, np.pi, count)
@@ -132,7 +133,7 @@ def spaced_sizes(num_tokens: int, count: int) -> Tensor:
 
 
 def table2_area(curve: RateCurve) -> Estimate:
-    """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of a RateCurve's mean at the rates 1%..99%.
+    """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of the mean at the rates 1%..99%.
 
     It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable
     across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Rates
@@ -144,7 +145,7 @@ def table2_area(curve: RateCurve) -> Estimate:
 
 
 def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
-    """Standard error of the length-weighted mean of rows [N], the rows being a sample; NaN for one row."""
+    """Standard error of the length-weighted mean of a sample of rows [N]; NaN for one row."""
     if len(rows) < 2:
         return math.nan
     weight = lengths / lengths.sum()
