@@ -56,10 +56,9 @@ def here(folder, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize(("words", "message"), [
+SAME, NO_FOLDER = "is the file of texts too", "is no folder that can be written to"
+EARLY = [  # told before a model is loaded
     (["no.txt"], "no.txt: No such file"),
-    (["wrong.txt"], "line 3: the tokenizer does not know '%'.*or say --allow-unknown .of 3, 2 cannot be scored"),
-    (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text, or say --truncate"),
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
     (["all.csv"], "all.csv has the columns id, text: say which is meant"),
@@ -69,47 +68,55 @@ def here(folder, tmp_path, monkeypatch):
     (["open.tsv", "--column", "1"], "open.tsv is no table: line 2"),
     (["no.fa"], "line 1 is no FASTA"),
     (["torn.gz"], "torn.gz is a damaged archive"),
-    (["bad.txt", "--skip"], "no text is left that can be scored"),
+    (["bad.txt", "--int8"], "--int8 needs at least two texts"),
     ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
-    ([SHORT, "--given", "cat " * 510], "--given: what is given has 510 tokens of the 510"),
-    ([SHORT, "--given", "50"], "--given: the tokenizer does not know '50'"),
-    ([SHORT, "-o", "./" + SHORT, "--resume"], "--output short.txt is the file of texts too"),
-    ([SHORT, "-o", "hard.txt", "--overwrite"], "--output hard.txt is the file of texts too"),
+    ([SHORT, "-o", "./" + SHORT, "--resume"], f"--output short.txt {SAME}"),
+    ([SHORT, "-o", "hard.txt", "--overwrite"], f"--output hard.txt {SAME}"),
     ([SHORT, "-o", "linked.txt", "--overwrite"], "linked.txt is no ordinary file"),
     ([SHORT, "-o", "dangling", "--overwrite"], "dangling is no ordinary file"),
     ([SHORT, "-o", "/dev/null"], "/dev/null is no ordinary file"),
-    ([SHORT, "-o", "/proc/s.jsonl"], "/proc is no folder that can be written to"),
-    (["s.1-of-2.txt", "-o", "s.txt", "--overwrite"], "--output s.1-of-2.txt is the file of texts too"),
+    ([SHORT, "-o", "/proc/s.jsonl"], f"/proc {NO_FOLDER}"),
+    (["s.1-of-2.txt", "-o", "s.txt", "--overwrite"], f"--output s.1-of-2.txt {SAME}"),
     (["-", "-o", "s.jsonl", "--seed", "2"], "several processes share files alone"),
     ([SHORT, "-o", LATIN], "latin.txt exists: go on with it by --resume, or replace it by --overwrite"),
-    ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of results"),
-    ([SHORT, "-o", ".", "--overwrite"], ". is no ordinary file"),
-    ([SHORT, "-o", "no/such/s.jsonl"], "no/such/s.jsonl: no/such is no folder that can be written to"),
-    ([SHORT, "-o", LATIN + "/s.jsonl"], "latin.txt is no folder that can be written to"),
-    ([SHORT, "--curve", "no/such/c.svg"], "no/such/c.svg: no/such is no folder that can be written to"),
+    ([SHORT, "-o", "no/such/s.jsonl"], f"no/such/s.jsonl: no/such {NO_FOLDER}"),
+    ([SHORT, "-o", LATIN + "/s.jsonl"], f"latin.txt {NO_FOLDER}"),
+    ([SHORT, "--curve", "no/such/c.svg"], f"no/such/c.svg: no/such {NO_FOLDER}"),
     ([SHORT, "--curve", "c.xyz"], "--curve c.xyz must end in one of .svg, .png, .pdf"),
     ([SHORT, "--curve", "s.jsonl"], "--curve s.jsonl is --output too"),
     ([SHORT, "--curve", "drawn.svg", "--resume"], "drawn.svg exists: choose another name for the picture"),
-    ([SHORT, "--curve", "hard.svg", "--overwrite"], "--curve hard.svg is the file of texts too"),
+    ([SHORT, "--curve", "hard.svg", "--overwrite"], f"--curve hard.svg {SAME}"),
     ([SHORT, "--curve", "c.svg", "--error", "1"], "leave out --curve"),
     ([SHORT, "--device", "meta"], "--device meta is not on this machine"),
     ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
     ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
+    (["a.txt", "c.txt", "-o", "a.txt"], SAME),
+    (["c.txt", SHORT], "c.txt holds 3 texts, short.txt 2"),
+    (["e.tsv"], "e.tsv holds no pair"),
+    (["c.txt", "gap.txt"], "line 2 of c.txt would be compared with line 3 of gap.txt"),
+]
+LATE = [  # told before the model is asked
+    (["wrong.txt"], "line 3: the tokenizer does not know '%'.*say --allow-unknown .of 3, 2 cannot be scored"),
+    (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text, or say --truncate"),
+    (["bad.txt", "--skip"], "no text is left that can be scored"),
+    ([SHORT, "--given", "cat " * 510], "--given: what is given has 510 tokens of the 510"),
+    ([SHORT, "--given", "50"], "--given: the tokenizer does not know '50'"),
+    ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of results"),
     ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used: it is no folder here"),
     ([SHORT, "--model", "mute"], "--model mute cannot be used: the tokenizer has no words"),
     ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
     ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
     ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
-    (["a.txt", "c.txt", "-o", "a.txt"], "is the file of texts too"),
-    (["c.txt", SHORT], "c.txt holds 3 texts, short.txt 2"),
-    (["e.tsv"], "e.tsv holds no pair"),
-    (["c.txt", "gap.txt"], "line 2 of c.txt would be compared with line 3 of gap.txt"),
     (["p.tsv"], "line 2, first text: the tokenizer does not know '50'"),
     (["c.txt", "b.txt"], "line 2, second text: the tokenizer does not know '50'"),
-])
-def test_the_command_leaves_with_a_message_and_touches_no_file(here, folder, tmp_path, monkeypatch, words, message):
-    """What a user can do wrong, in the command's words; and before the model is asked anything."""
+]
+
+
+@pytest.mark.parametrize(("words", "message", "late"), [(*case, case in LATE) for case in EARLY + LATE])
+def test_the_command_leaves_with_a_message_and_touches_no_file(
+        here, folder, tmp_path, monkeypatch, words, message, late):
+    """What a user can do wrong, in the command's words."""
     Path("linked.txt").symlink_to(SHORT)
     Path("dangling").symlink_to("nothing")
     for name in ("hard.txt", "hard.svg", "s.1-of-2.txt"):
@@ -119,21 +126,12 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(here, folder, tmp
     if "--model" in words:
         bad_model(folder, Path(words[-1]).parts[0])
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    monkeypatch.setattr("mptlml.text.MaskedLM.answers", lambda *_, **__: pytest.fail("work has begun"))
+    step = "answers" if late else "from_pretrained"
+    monkeypatch.setattr(f"mptlml.text.MaskedLM.{step}", lambda *_, **__: pytest.fail("work has begun"))
     one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv"} else "score"
     with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
         here(one, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    ([SHORT, "-o", LATIN], "exists"), (["bad.txt", "--int8"], "needs at least two texts"), (["no.txt"], "No such file"),
-    ([SHORT, "-o", "/proc/s.jsonl"], "can be written"), ([SHORT, "--device", "gpu"], "on this machine"),
-])
-def test_what_needs_no_model_is_told_before_one_is_loaded(here, monkeypatch, words, message):
-    monkeypatch.setattr("mptlml.text.MaskedLM.from_pretrained", lambda *_, **__: pytest.fail("a model was loaded"))
-    with pytest.raises(SystemExit, match=message):
-        here("score", *words)
 
 
 def test_two_texts_are_enough_to_tell_the_error_of_int8(here, capsys):
