@@ -1,4 +1,4 @@
-"""The command `mptlml`: what it reads and says, and that all which can go wrong is told before work starts."""
+"""The command `mptlml`: what it reads and says, and what can go wrong is told before work starts."""
 
 import gzip
 import io
@@ -23,8 +23,9 @@ FILES = {LATIN: "\xe9t\xe9".encode("latin-1"), SHORT: b"the cat\na dog\n", "empt
          "wrong.txt": b"the cat\n\n%\n%\n", "long.txt": b"cat " * 600, "drawn.svg": b"<svg/>",
          "all.csv": b"id,text\n1,the cat\n", "no.fa": b"AC\n>x\n", "open.tsv": b'the cat\n"a dog\n',
          "torn.gz": gzip.compress(b"the cat", mtime=0)[:-9], "bad.txt": b"%", "known.settings.json": b"{}",
-         "b.txt": b"the mat\n50\na dog\n", "c.txt": b"the cat\na dog\nthe mat\n", "gap.txt": b"the cat\n\na dog\n\na\n",
-         "e.tsv": b"", "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n"}
+         "b.txt": b"the mat\n50\na dog\n", "c.txt": b"the cat\na dog\nthe mat\n",
+         "gap.txt": b"the cat\n\na dog\n\na\n", "e.tsv": b"",
+         "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n"}
 
 
 def bad_model(folder, kind):
@@ -158,7 +159,8 @@ def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
 
 
 def test_the_command_says_its_version_and_the_numbers_it_would_use(capsys):
-    for words, said in ((["--version"], f"mptlml {__version__}\n"), (["score", "-h"], "per text (default 16)"),
+    for words, said in ((["--version"], f"mptlml {__version__}\n"),
+                        (["score", "-h"], "per text (default 16)"),
                         (["compare", "-h"], "most passes for a pair (default 10000)")):
         with pytest.raises(SystemExit) as left:
             command.main(words)
@@ -194,24 +196,26 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("urllib.request.urlopen", nobody)
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it tries again"))
-    with pytest.raises(SystemExit, match="--model no/such cannot be used: it is no folder here, and no model"):
+    with pytest.raises(SystemExit, match="--model no/such cannot be used: it is no folder here, and no mod"):
         here("score", SHORT, "--model", "no/such")
     assert capfd.readouterr().err == ""
 
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
+CELLS = [(2, "the cat\nsat", None), (5, "a dog", None)]
 FASTA = b"\n>one of two\nEV\nQL\n\n>\nK\n>none\n"
 READ = [(2, "E V Q L", "one"), (6, "K", "")]
+PLAIN = [(1, "the cat", None), (2, "a dog", None)]
 
 
 @pytest.mark.parametrize(("name", "content", "how", "found"), [
     ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, [(1, "the cat", None), (3, "a dog", None)]),
-    ("t.csv.gz", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), [(2, "the cat\nsat", None), (5, "a dog", None)]),
-    ("t.csv", TABLE, dict(column="2"), [(2, "the cat\nsat", None), (5, "a dog", None)]),  # not its header
-    ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), [(1, "the cat", None), (2, "a dog", None)]),
+    ("t.csv.gz", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
+    ("t.csv", TABLE, dict(column="2"), CELLS),  # not its header
+    ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), PLAIN),
     ("t.txt", b"x\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(2, "a dog", None)]),
     ("t.fa", FASTA, {}, READ), ("t.fas", FASTA, {}, READ), ("t.FAA", FASTA, {}, READ),
-    ("-", b"the cat\n", {}, [(1, "the cat", None)])])
+    ("-", b"the cat\na dog\n", {}, PLAIN)])
 def test_texts_are_read_from_files_of_several_kinds(tmp_path, monkeypatch, name, content, how, found):
     monkeypatch.chdir(tmp_path)
     if name == "-":
@@ -229,7 +233,7 @@ def test_two_columns_of_a_table_are_pairs(tmp_path):
 
 
 def test_what_cannot_be_scored_is_left_out_where_that_is_said(here, lm, capsys):
-    """By its number: a word that is not known, and a row that is too short. Token scores stand beside the rest."""
+    """By its number: an unknown word, and a row that is too short. Token scores stand beside the rest."""
     Path("t.csv").write_text("id,text\n1,the cat\n2,50\n4\n3,a dog sat\n")
     here("score", "t.csv", "--column", "text", "--skip", "--tokens", "--orders", "0")
     said = capsys.readouterr().err
@@ -239,7 +243,8 @@ def test_what_cannot_be_scored_is_left_out_where_that_is_said(here, lm, capsys):
     assert (first["line"], second["line"], second["text"]) == (2, 5, "a dog sat")
     for key, later in (("token_scores", "none"), ("left_to_right", "all")):
         found = lm.token_scores("a dog sat", later)
-        assert second["spellings"] == found.tokens and second[key] == pytest.approx(found.scores.tolist(), abs=1e-6)
+        assert second["spellings"] == found.tokens
+        assert second[key] == pytest.approx(found.scores.tolist(), abs=1e-6)
     assert json.loads(Path("s.settings.json").read_text())["tokens"] is True
 
 
