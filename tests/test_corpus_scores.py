@@ -271,7 +271,7 @@ def test_results_without_orders_or_errors_are_valid_json(lm, tmp_path):
     path = score(lm, tmp_path / "s.jsonl", [TEXTS[4], TEXTS[4]], num_masks=1, num_orders=0)
     line = json.loads(path.read_text().splitlines()[0], parse_constant=pytest.fail)
     assert line["area_error"] is line["order_spread"] is line["order_sums"] is None
-    said, one = command._summary(read_results(path)), command._summary(read_results(path)[:1])
+    said, one = (command._summary(None, read_results(path)[:count]) for count in (2, 1))
     assert "2 texts" in said and "spread over orders" not in said and "nan" not in said
     assert one.startswith("1 text, 18 tokens") and " bits" in one and "nan" not in one and "+-" not in one
     path = compare_corpus(lm, PAIRS[:1], Output(tmp_path / "p.jsonl"), num_passes=208, level=1 - 1e-9)

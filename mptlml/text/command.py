@@ -85,8 +85,8 @@ def _run(given: argparse.Namespace) -> None:
         if given.int8 and len(items) < 2:
             raise ValueError("--int8 needs at least two texts, on which its error is measured")
         lm = _load(given)
-        path = given.measure(lm, items, output, left_out=left_out,
-                             **{name: getattr(given, name) for name in given.options})
+        options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
+        path = given.measure(lm, items, output, **options | {"left_out": left_out})
         results = read_results(path)
     if world > 1:
         print(f"{path}: {len(results)} lines. When all parts are written, the same command without the "
@@ -259,13 +259,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     score = commands.add_parser("score", help="score the texts of a file")
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
-    shared = ("num_passes", "truncate", "seed")
-    score.set_defaults(
-        read=_read_texts, measure=score_corpus, summary=lambda given, lines: _summary(lines), other=None,
-        options=(*shared, "num_sizes", "num_masks", "num_orders", "error", "tokens"))
-    pairs.set_defaults(
-        read=_read_pairs, measure=compare_corpus, curve=None, error=None, int8=False,
-        summary=lambda given, lines: _summary_of_pairs(lines, given.level), options=(*shared, "level"))
+    score.set_defaults(measure=score_corpus, read=_read_texts, summary=_summary, other=None)
+    pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs,
+                       curve=None, error=None, int8=False)
+    for one in (score, pairs):
+        one.set_defaults(**one.get_default("measure").__kwdefaults__)
     score.add_argument("texts", type=Path, help="one text per line, a table (.csv, .tsv: with --column) or "
                        "FASTA, in UTF-8, also gzipped; - is the standard input")
     score.add_argument("--column",
@@ -288,26 +286,22 @@ def _parser() -> argparse.ArgumentParser:
             (score, "orders", orders, "random orders per text, each as many passes as it has tokens, or 0"),
             (score, "passes", _at_least(65), "with --error, the most passes for the area of a text"),
             (pairs, "passes", _at_least(LEAST_PASSES), "the most passes for a pair")):
-        default = one.get_default("measure").__kwdefaults__[f"num_{name}"]
-        one.add_argument(f"--{name}", type=read, default=default, dest=f"num_{name}",
-                         metavar="N", help=f"{what} (default {default})")
+        one.add_argument(f"--{name}", type=read, dest=f"num_{name}", metavar="N",
+                         help=f"{what} (default %(default)s)")
     score.add_argument("--error", type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
                        help="measure each area to about this standard error, in nats per text, in place of "
                        "--sizes and --masks")
     pairs.add_argument("--level", type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
-                       default=pairs.get_default("measure").__kwdefaults__["level"],
                        help="when a sign is sure (default %(default)s)")
     precision = score.add_mutually_exclusive_group()
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
-        (precision, "int8", "multiply in 8-bit whole numbers (CPU): two to three times faster on some processors; "
-         "what that does to scores is measured on at most 8 texts"),
+        (precision, "int8", "multiply in 8-bit whole numbers (CPU): two to three times faster on some "
+         "processors; what that does to scores is measured on at most 8 texts"),
         (precision, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
     for one in (score, pairs):
-        seed = one.get_default("measure").__kwdefaults__["seed"]
         one.add_argument("--model", required=True, help="name or folder of a masked language model")
-        one.add_argument("--seed", type=_at_least(0), default=seed,
-                         help="of the random masks (default %(default)s)")
+        one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
         one.add_argument("--no-header", action="store_false", dest="header",
                          help="the first line of a table does not name its columns")
         one.add_argument("--given", help="a text that stands before each text and is seen, not scored")
@@ -327,7 +321,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _summary(scores: list[Line]) -> str:
+def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
     """What texts score on average, with standard errors over texts, and how alike two scores rank them."""
     named = {"area": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
              "order_spread": "spread over orders"}
@@ -352,7 +346,7 @@ def _summary(scores: list[Line]) -> str:
     return "\n".join(lines)
 
 
-def _summary_of_pairs(lines: list[Line], level: float) -> str:
+def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
     """How many signs are sure, what they are, and how far three scores agree on them."""
     named = {"difference": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
              "left_to_right": "left to right"}
@@ -361,7 +355,7 @@ def _summary_of_pairs(lines: list[Line], level: float) -> str:
     if len(lines) <= 10:
         said += [f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}" +
                  ("" if line["sure"] else ", not sure") for line in lines]
-    said.append(f"  sure at {level:g}: {sum(line['sure'] for line in lines)}")
+    said.append(f"  sure at {given.level:g}: {sum(line['sure'] for line in lines)}")
     share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
     share |= {f"alike by {one} and {other}": sign[one] == sign[other]
               for one, other in itertools.combinations(sign, 2)}

@@ -16,7 +16,6 @@ from ..checks import check_choice, check_count, check_sizes
 from ..curve import Estimate, ScoreCurve, straight_lines
 
 RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 masking rates (Sec. 3.2)
-UNITS = ("sentence", "token")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +73,7 @@ class RateCurve:
         rows, and does not cover the sizes that are read off straight lines; per token it is that of a ratio,
         too small where a few long rows hold most tokens. Raises ValueError: another unit.
         """
-        check_choice(unit, UNITS, "unit")
+        check_choice(unit, ("sentence", "token"), "unit")
         if unit == "token":
             return self.weighted(self.weights)
         areas = self.row_areas
