@@ -148,6 +148,7 @@ def test_two_texts_are_enough_to_tell_the_error_of_int8(here, capsys):
     ("score", ["--error", "nan"], "argument --error: must be above 0, got nan"),
     ("score", ["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
     ("score", ["--seed", "x"], "argument --seed: invalid number value: 'x'"),
+    ("score", ["--seed", "-1"], "argument --seed: must be at least 0, got -1"),
     ("score", ["--resume", "--overwrite"], "not allowed with argument"),
     ("compare", ["--passes", "207"], "argument --passes: must be at least 208, got 207"),
     ("compare", ["--level", "1"], "argument --level: must be between 0 and 1, got 1"),

@@ -187,8 +187,7 @@ class MaskedLM(Passes):
         """The MPT curve of each text.
 
         sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16).
-        Masks follow from the generator, a text's length and, of several texts, its place in the list; other
-        texts change nothing.
+        Masks follow from the generator, a text's length and its place in the list; other texts change nothing.
         """
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
@@ -201,7 +200,7 @@ class MaskedLM(Passes):
         each = [every[length].repeat_interleave(num_masks) for length in lengths]  # the size of each mask
 
         def masked(i: int) -> Rows:
-            own = draws.seeded(seed, lengths[i], *([i] if len(lengths) > 1 else []))
+            own = draws.seeded(seed, lengths[i], i)
             return self._hide(corpus.rows[i], ~random_masks(lengths[i], each[i], generator=own))
 
         found: list[Any] = [None] * len(lengths)
