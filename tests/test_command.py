@@ -14,7 +14,7 @@ import torch
 import transformers
 
 from mptlml import __version__, draws
-from mptlml.text import command, compare
+from mptlml.text import MaskedLM, command, compare
 from mptlml.text.inputs import read_columns, read_texts
 from mptlml.text.results import read_results
 
@@ -199,6 +199,8 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it tries again"))
     with pytest.raises(SystemExit, match="--model no/such cannot be used: it is no folder here, and no mod"):
         here("score", SHORT, "--model", "no/such")
+    with pytest.raises(OSError):
+        MaskedLM.from_pretrained("no/such")
     assert capfd.readouterr().err == ""
 
 
@@ -260,6 +262,8 @@ def test_the_command_compares_pairs(here, lm, capsys):
     there, back = (read_results(Path(name)) for name in ("s.jsonl", "back.jsonl"))
     assert [line["line"] for line in there] == [1, 3] and [line["line"] for line in back] == [2, 4]
     assert there[0]["first"] == back[0]["second"] == "the mat"
+    settings = json.loads(Path("s.settings.json").read_text())
+    assert "the cat" in settings["around"][0] and settings["dtype"] == "torch.float32"
     found = compare(lm.given("the cat"), [("the mat", "the cat"), ("a dog", "the mat")], num_passes=300,
                     generator=draws.seeded(0, 0))
     assert [line["difference"] for line in there] == [pair.difference for pair in found]

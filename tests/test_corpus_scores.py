@@ -141,8 +141,9 @@ def nudge(net):
     (lambda net: setattr(net.model.config, "hidden_act", "relu"), "other settings"),
     (lambda net: setattr(net, "batch_tokens", 64), "other settings"),  # rounding would differ
     (lambda net: setattr(net, "device", torch.device("cuda")), "other settings"),
-    (lambda net: setattr(net, "suffix", []), "another text on line 1, or by another tokenizer"),
-    (lambda net: setattr(net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)), "on line 1"),
+    (lambda net: setattr(net, "suffix", []), "other settings"),
+    (lambda net: setattr(net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)),
+     "another text on line 1, or by another tokenizer"),
     (dict(seed=1), "other settings"), (dict(tokens=True), "other settings"),
     (dict(texts=["a dog", *TEXTS[1:]]), "another text on line 1"),
     (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "another text on line 5"),  # it begins alike

@@ -15,8 +15,6 @@ import math
 import os
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,6 @@ from .results import Line, Output, check_place, read_results, settings_file
 SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
         "say truncate=True, or cut a corpus with blocks()": "or say --truncate"}
 PICTURES = (".svg", ".png", ".pdf")
-PROBE_SECONDS = 3
 BFLOAT16 = ("compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
             "processors made for it, slower on others; scores are good to about 0.1%%")
 
@@ -203,8 +200,7 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     local = Path(given.model).is_dir()
     try:
         lm = MaskedLM.from_pretrained(
-            given.model, local_files_only=local or not _hub_answers(), int8=given.int8,
-            dtype=torch.bfloat16 if given.bfloat16 else None,
+            given.model, int8=given.int8, dtype=torch.bfloat16 if given.bfloat16 else None,
             **{name: getattr(given, name) for name in (
                 "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
     except (torch.OutOfMemoryError, ModuleNotFoundError):
@@ -220,21 +216,6 @@ def _load(given: argparse.Namespace) -> MaskedLM:
         return lm.given(given.given) if given.given else lm
     except ValueError as error:
         raise ValueError(f"--given: {error}") from None
-
-
-def _hub_answers() -> bool:
-    """Whether the hub can be reached, which transformers would find out by many trials."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        urllib.request.urlopen(constants.ENDPOINT, timeout=PROBE_SECONDS).close()
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def _number(kind: type, allowed: Callable[[Any], bool], words: str) -> Callable[[str], Any]:

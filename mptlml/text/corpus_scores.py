@@ -153,7 +153,8 @@ def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line
         read = [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     settings |= dict(weights=weights_digest(lm.exact or lm.model),
-                     dtype="int8" if lm.exact else str(lm.dtype), device=lm.device.type,
+                     dtype="int8" if lm.exact else str(lm.dtype or lm.model.dtype), device=lm.device.type,
+                     around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
                      batch_tokens=lm.batch_tokens, version=__version__)
     name = lm.model.config.name_or_path
     return write_results(output, heads, measure, settings=settings, model=name, what=what)

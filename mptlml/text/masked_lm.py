@@ -9,7 +9,10 @@ below (`order_gap`).
 import copy
 import dataclasses
 import math
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +30,23 @@ from .passes import NO_TOKEN, Passes, Rows
 from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
+PROBE_SECONDS = 3
 LATER = ("none", "word", "all")  # which later tokens are hidden beside the one that is predicted
+
+
+def _hub_answers() -> bool:
+    """Whether the hub can be reached, which transformers would find out by many trials."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        urllib.request.urlopen(constants.ENDPOINT, timeout=PROBE_SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 class TokenScores(NamedTuple):
@@ -53,11 +72,12 @@ class MaskedLM(Passes):
     """
 
     @classmethod
-    def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu", local_files_only: bool = False,
-                        revision: str = "main", subfolder: str = "", trust_remote_code: bool = False,
-                        **options: Any) -> "MaskedLM":
+    def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu",
+                        local_files_only: bool | None = None, revision: str = "main", subfolder: str = "",
+                        trust_remote_code: bool = False, **options: Any) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
+        local_files_only: by default, where the hub does not answer within three seconds;
         revision: a branch, tag or commit of the hub, which makes a score by name reproducible;
         trust_remote_code: run the code that comes with the model. Raises ValueError for any other kind, and
         for one that was saved without its vocabulary head or without its tokenizer; OSError where there is no
@@ -66,6 +86,8 @@ class MaskedLM(Passes):
         with needs("text"):
             # slow to import: only where they are needed
             from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+        if local_files_only is None:
+            local_files_only = Path(name).is_dir() or not _hub_answers()
         where: dict[str, Any] = dict(local_files_only=local_files_only, revision=revision,
                                      subfolder=subfolder, trust_remote_code=trust_remote_code)
         config = AutoConfig.from_pretrained(name, **where)
