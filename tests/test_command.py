@@ -62,7 +62,7 @@ EARLY = [  # told before a model is loaded
     (["no.txt"], "no.txt: No such file"),
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
-    (["all.csv"], "all.csv has the columns id, text: say which is meant"),
+    (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
     (["all.csv", "--column", "tekst"], "all.csv has the columns id, text: say which is meant"),
     (["all.csv", "--column", "0"], "all.csv has the columns id, text: say which is meant"),
     (["all.csv", "--column", "3"], "line 2 of all.csv has 2 columns, of which .'3'. was asked for"),
@@ -88,6 +88,9 @@ EARLY = [  # told before a model is loaded
     ([SHORT, "--curve", "drawn.svg", "--resume"], "drawn.svg exists: choose another name for the picture"),
     ([SHORT, "--curve", "hard.svg", "--overwrite"], f"--curve hard.svg {SAME}"),
     ([SHORT, "--curve", "c.svg", "--error", "1"], "leave out --curve"),
+    ([SHORT, "--passes", "99"], "--passes bounds what --error takes"),
+    ([SHORT, "--error", "1", "--sizes", "2"], "--error takes the place of --sizes and --masks"),
+    (["a.txt", "c.txt", "--columns", "1", "2"], "--columns names those of one table"),
     ([SHORT, "--device", "meta"], "--device meta is not on this machine"),
     ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
     ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
@@ -161,8 +164,8 @@ def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
 
 def test_the_command_says_its_version_and_the_numbers_it_would_use(capsys):
     for words, said in ((["--version"], f"mptlml {__version__}\n"),
-                        (["score", "-h"], "per text (default 16)"),
-                        (["compare", "-h"], "most passes for a pair (default 10000)")):
+                        (["score", "-h"], "per text, at least 2 (default 16)"),
+                        (["compare", "-h"], "for a pair, at least 208 (default 10000)")):
         with pytest.raises(SystemExit) as left:
             command.main(words)
         assert left.value.code == 0 and said in re.sub(" +|\n +", " ", capsys.readouterr().out)

@@ -36,7 +36,8 @@ from .results import Line, Output, check_place, read_results, settings_file
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
-        "say truncate=True, or cut a corpus with blocks()": "or say --truncate"}
+        "say truncate=True, or cut a corpus with blocks()": "or say --truncate",
+        "say which is meant": "say which is meant, by --column or --columns"}
 PICTURES = (".svg", ".png", ".pdf")
 BFLOAT16 = ("compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
             "processors made for it, slower on others; scores are good to about 0.1%%")
@@ -71,6 +72,7 @@ def _run(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         output = Output(given.output or Path(folder, "results.jsonl"), rank, world, resume=given.resume,
                         overwrite=given.overwrite)
+        _check_options(given)
         _check_paths(given, output)
         _check_device(given.device)
         if world > 1 and (given.texts == STDIN or given.output is None):
@@ -144,6 +146,19 @@ def _launched() -> tuple[int, int]:
         raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their "
                          "number: 0 <= RANK < WORLD_SIZE")
     return int(rank), int(world)
+
+
+def _check_options(given: argparse.Namespace) -> None:
+    """Refuse options that another makes idle. Raises ValueError."""
+    usual = given.measure.__kwdefaults__
+    said = {name for name in ("sizes", "masks", "passes")
+            if f"num_{name}" in usual and getattr(given, f"num_{name}") != usual[f"num_{name}"]}
+    if given.measure is score_corpus and given.error is None and "passes" in said:
+        raise ValueError("--passes bounds what --error takes: give that too, or --sizes and --masks instead")
+    if given.error is not None and said & {"sizes", "masks"}:
+        raise ValueError("--error takes the place of --sizes and --masks: leave them out")
+    if given.other is not None and given.columns:
+        raise ValueError("--columns names those of one table: leave out the second file")
 
 
 def _check_paths(given: argparse.Namespace, output: Output) -> None:
@@ -262,11 +277,11 @@ def _parser() -> argparse.ArgumentParser:
                        help=f"draw the mean curve into this file ({', '.join(PICTURES)})")
     orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
-            (score, "sizes", _at_least(2), "mask sizes per text"),
+            (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
             (score, "masks", _at_least(1), "masks per size"),
-            (score, "orders", orders, "random orders per text, each as many passes as it has tokens, or 0"),
-            (score, "passes", _at_least(65), "with --error, the most passes for the area of a text"),
-            (pairs, "passes", _at_least(LEAST_PASSES), "the most passes for a pair")):
+            (score, "orders", orders, "random orders per text, 0 or at least 2, each a pass per token"),
+            (score, "passes", _at_least(65), "with --error, most passes for the area of a text, at least 65"),
+            (pairs, "passes", _at_least(LEAST_PASSES), f"most passes for a pair, at least {LEAST_PASSES}")):
         one.add_argument(f"--{name}", type=read, dest=f"num_{name}", metavar="N",
                          help=f"{what} (default %(default)s)")
     score.add_argument("--error", type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
