@@ -60,7 +60,7 @@
       bias.rule("y", 0, "green dashed");
       for (const percent of [15, 25]) {
         bias.rule("x", percent * D / 100, "grid");
-        bias.words(bias.x(percent * D / 100), bias.top + 10, `${percent}%`, percent < 20 ? "end" : "start");
+        bias.words(bias.x(percent * D / 100), bias.top + 10, `${percent}%`, "start");
       }
       bias.line(B.map((value, k) => [k + 1, value]), "black");
       bias.rule("x", m, "red thin");
