@@ -65,7 +65,7 @@ EARLY = [  # told before a model is loaded
     (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
     (["all.csv", "--column", "tekst"], "all.csv has the columns id, text: say which is meant"),
     (["all.csv", "--column", "0"], "all.csv has the columns id, text: say which is meant"),
-    (["all.csv", "--column", "3"], "line 2 of all.csv has 2 columns, of which .'3'. was asked for"),
+    (["all.csv", "--column", "3"], "line 2 of all.csv has 2 columns, of which 3 was asked for"),
     (["open.tsv", "--column", "1"], "open.tsv is no table: line 2"),
     (["no.fa"], "line 1 is no FASTA"),
     (["torn.gz"], "torn.gz is a damaged archive"),
@@ -109,7 +109,7 @@ LATE = [  # told before the model is asked
     ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used: it is no folder here"),
     ([SHORT, "--model", "mute"], "--model mute cannot be used: the tokenizer has no words"),
     ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
-    ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
+    ([SHORT, "--trust-remote-code", "--model", "gpt"], "gpt is a gpt2 model, and not one of the masked"),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
     ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
     (["p.tsv"], "line 2, first text: the tokenizer does not know '50'"),
@@ -165,6 +165,7 @@ def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
 def test_the_command_says_its_version_and_the_numbers_it_would_use(capsys):
     for words, said in ((["--version"], f"mptlml {__version__}\n"),
                         (["score", "-h"], "per text, at least 2 (default 16)"),
+                        (["score", "-h"], "masks per size, at least 1 (default 4)"),
                         (["compare", "-h"], "for a pair, at least 208 (default 10000)")):
         with pytest.raises(SystemExit) as left:
             command.main(words)
@@ -271,6 +272,9 @@ def test_the_command_compares_pairs(here, lm, capsys):
                     generator=draws.seeded(0, 0))
     assert [line["difference"] for line in there] == [pair.difference for pair in found]
     assert "left out: line 2, first text: " in said.err and f"{found[0].difference:.2f} +-" in said.out
+    for pair in found:
+        ends = f", not sure, {pair.low:.2f} to {pair.high:.2f}\n"
+        assert f"{pair.difference:.2f} +- {pair.error:.2f}{chr(10) if pair.sure else ends}" in said.out
     signs = np.sign([[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found])
     alike = np.mean(signs[:, 0] == signs[:, 1])
     assert re.search(rf"alike by area and pseudo-log-likelihood +{alike:.1%}", said.out)

@@ -166,6 +166,8 @@ def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
     alone = [bert.curve(SENTENCE, num_masks=3, generator=torch.Generator().manual_seed(seed)).scores
              for seed in (4, 4, 5)]
     assert np.array_equal(alone[0], alone[1]) and (alone[1] != alone[2]).any()
+    single = bert.curve(SENTENCE, generator=torch.Generator().manual_seed(4))
+    assert single.scores.shape == (len(single.sizes), 1)  # one mask a size, where none are asked for
 
 
 def steep(every):

@@ -278,7 +278,7 @@ def _parser() -> argparse.ArgumentParser:
     orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
             (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
-            (score, "masks", _at_least(1), "masks per size"),
+            (score, "masks", _at_least(1), "masks per size, at least 1"),
             (score, "orders", orders, "random orders per text, 0 or at least 2, each a pass per token"),
             (score, "passes", _at_least(65), "with --error, most passes for the area of a text, at least 65"),
             (pairs, "passes", _at_least(LEAST_PASSES), f"most passes for a pair, at least {LEAST_PASSES}")):
@@ -349,14 +349,22 @@ def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
     sign = {title: np.sign([line[name] for line in lines]) for name, title in named.items()}
     said = [f"{len(lines)} pairs, {sum(line['passes'] for line in lines)} passes; first minus second, nats:"]
     if len(lines) <= 10:
-        said += [f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}" +
-                 ("" if line["sure"] else ", not sure") for line in lines]
+        said += [f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}{_doubt(line)}"
+                 for line in lines]
     said.append(f"  sure at {given.level:g}: {sum(line['sure'] for line in lines)}")
     share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
     share |= {f"alike by {one} and {other}": sign[one] == sign[other]
               for one, other in itertools.combinations(sign, 2)}
     said += [f"  {title:50}{of.mean():6.1%}" for title, of in share.items()]
     return "\n".join(said)
+
+
+def _doubt(line: Line) -> str:
+    """What remains possible for a pair whose sign is not sure."""
+    if line["sure"]:
+        return ""
+    ends = "" if line["low"] is None else f", {line['low']:.2f} to {line['high']:.2f}"
+    return f", not sure{ends}"
 
 
 def _draw(scores: list[Line], path: Path) -> None:

@@ -77,7 +77,8 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
             if max(places) < len(row):
                 yield Row(line, [row[place] for place in places])
                 continue
-            message = f"line {line} of {path} has {len(row)} columns, of which {columns} was asked for"
+            asked = " and ".join(columns or [])
+            message = f"line {line} of {path} has {len(row)} columns, of which {asked} was asked for"
             if left_out is None:
                 raise ValueError(message)
             left_out(message)
