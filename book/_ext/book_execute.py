@@ -73,7 +73,7 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
     """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others."""
     stale = {path: digest(path, root) for path in wanted if executed_chapter(path, root) is None}
     if not stale:
-        print(f"nothing to execute: {len(wanted)} of {len(wanted)} were run for these very sources", flush=True)
+        print("nothing to execute: the chapters asked for were run for these very sources", flush=True)
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)

@@ -61,7 +61,7 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
     columns: by their names in the first line, or by their numbers from 1. header: whether the first line
     names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
-    delimiter = DELIMITERS.get(_kind(path), "\t")
+    delimiter, wanted = DELIMITERS.get(_kind(path), "\t"), columns or []
     rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=delimiter, strict=True)
     places: list[int] | None = None
     before = 0
@@ -69,7 +69,7 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
         for row in rows:
             line, before = before + 1, rows.line_num
             if places is None:
-                places = _places(path, columns or [], row, header)
+                places = _places(path, wanted, row, header)
                 if header:
                     continue
             if not any(row):
@@ -77,8 +77,7 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
             if max(places) < len(row):
                 yield Row(line, [row[place] for place in places])
                 continue
-            asked = " and ".join(columns or [])
-            message = f"line {line} of {path} has {len(row)} columns, of which {asked} was asked for"
+            message = f"line {line} of {path} has {len(row)} columns, too few for {' and '.join(wanted)}"
             if left_out is None:
                 raise ValueError(message)
             left_out(message)
