@@ -17,6 +17,7 @@ from bs4 import BeautifulSoup
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+DESKTOP = {"width": 1280, "height": 900}
 torch.set_num_threads(1)
 sys.path.insert(0, str(Path(__file__).parents[1] / "book" / "_ext"))
 
@@ -111,6 +112,17 @@ def chromium():
     names = os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
     path = next(filter(None, (shutil.which(name) for name in names if name)), None)
     return path or pytest.skip("no Chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def reader(chromium):
+    """A browser session of its own, on a screen, in light colours, for a reader who asked for less motion."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
+        context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
+        context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
+        yield context
 
 
 @pytest.fixture

@@ -64,10 +64,9 @@ class Hub(BaseHTTPRequestHandler):
         if fault == "busy" and due:
             return self._send(429, b"too many requests")
         if fault == "stall" and due:
-            time.sleep(20)
-            return
+            return time.sleep(20)
         if self.fault == "portal":
-            return self._send(200, PORTAL, {"Content-Type": "text/html"})
+            return self._send(200, PORTAL)
         parts = [unquote(part) for part in urlsplit(self.path).path.split("/") if part]
         if parts[:1] == ["api"]:
             return self._describe(*parts[1:])
@@ -87,8 +86,6 @@ class Hub(BaseHTTPRequestHandler):
         repository = self.folder / kind / owner / name
         if not (name and repository.is_dir()):
             return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-        files = sorted(file for file in repository.rglob("*") if file.is_file())
-        names = {file.relative_to(repository).as_posix(): file for file in files}
         if what == "tree":
             below = repository.joinpath(*path)
             deep = "recursive=true" in self.path.lower()
@@ -96,9 +93,8 @@ class Hub(BaseHTTPRequestHandler):
                       "path": file.relative_to(repository).as_posix()}
                      for file in sorted(below.rglob("*") if deep else below.glob("*"))]
         else:
-            found = {"id": f"{owner}/{name}", "sha": COMMIT, "private": False, "gated": False, "disabled": False,
-                     "tags": [], "downloads": 0, "likes": 0, "lastModified": "2026-01-01T00:00:00.000Z",
-                     "siblings": [{"rfilename": file} for file in names]}
+            found = {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": [
+                {"rfilename": file.relative_to(repository).as_posix()} for file in repository.rglob("*.*")]}
         self._send(200, json.dumps(found).encode(), {"Content-Type": "application/json"})
 
     def _send(self, code, data, headers=None):

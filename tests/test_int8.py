@@ -4,21 +4,12 @@ import json
 
 import pytest
 import torch
-from fakes import saved_network
 
 from mptlml import draws
 from mptlml.text import MaskedLM, command
 from mptlml.text.int8 import int8_error
 
 TEXTS = ["the cat sat", "a dog ran on the mat", "the mat", "a cat sat on a dog"]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    where = tmp_path_factory.mktemp("int8")
-    saved_network(where, "the cat sat on the mat a dog ran")
-    (where / "texts.txt").write_text("\n".join(TEXTS))
-    return where
 
 
 def test_the_error_is_that_of_scores_at_equal_masks(folder):
@@ -39,7 +30,8 @@ def test_the_error_is_that_of_scores_at_equal_masks(folder):
 
 
 def test_the_command_tells_the_error_and_goes_on_with_int8_alone(folder, tmp_path, capsys):
-    words = ["score", str(folder / "texts.txt"), "--model", str(folder), "-o", str(tmp_path / "s.jsonl")]
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    words = ["score", str(tmp_path / "texts.txt"), "--model", str(folder), "-o", str(tmp_path / "s.jsonl")]
     command.main([*words, "--int8"])
     told, written = capsys.readouterr().err, (tmp_path / "s.jsonl").read_text()
     about = json.loads((tmp_path / "s.settings.json").read_text())
@@ -55,7 +47,7 @@ def test_the_command_tells_the_error_and_goes_on_with_int8_alone(folder, tmp_pat
         assert message in f"{left.value.code} {capsys.readouterr().err}"
 
 
-def test_int8_is_refused_where_it_cannot_be(folder, tmp_path):
+def test_int8_is_refused_where_it_cannot_be(folder):
     lm = MaskedLM.from_pretrained(str(folder), local_files_only=True)
     with pytest.raises(ValueError, match="int8=True and at least two texts"):
         int8_error(lm, TEXTS, generator=draws.seeded(0))

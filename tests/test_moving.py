@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
-from playwright.sync_api import sync_playwright
 
 from mptlml.models.transformer import MaskedTransformer
 from mptlml_book.studies import guessing, packing
@@ -99,15 +98,6 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
     for before, after in zip(net.parameters(), rounded.parameters(), strict=True):
         unit = before.abs().amax(-1, keepdim=True) / 127 + before.abs().max() / 127**2
         assert ((after - before).abs() <= 0.501 * unit).all()
-
-
-@pytest.fixture(scope="module")
-def reader(chromium):
-    """A browser session of its own, for a reader who asked for less motion."""
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        context = browser.new_context(reduced_motion="reduce")
-        context.set_default_timeout(60_000)
-        yield context
 
 
 def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(reader, built_site):

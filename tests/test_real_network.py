@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import BertConfig, BertTokenizer
+from fakes import random_network, saved_network
+from transformers import BertTokenizer
 
 from benchmarks import real_network
-from mptlml.text.masked_lm import MaskedLM
 from mptlml_book import report
 from mptlml_book.studies import real_network as study
 
@@ -19,12 +19,10 @@ NEEDS = {name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason
          for name in ("antiberty", "anarci")}
 
 
-def tiny(seed=1):
+def tiny():
     """A small random network that reads residues."""
-    words = {word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *study.RESIDUES])}
-    config = BertConfig(vocab_size=25, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
-                        max_position_embeddings=32, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    return MaskedLM.random(config, BertTokenizer(words, do_lower_case=False), seed=seed)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *study.RESIDUES]
+    return random_network(BertTokenizer({word: k for k, word in enumerate(words)}, do_lower_case=False))
 
 
 TEXTS = [study.spaced(s) for s in ("ACDEFG", "ACDEFGH", "CCDE", "WYWYWYWY", "ACACAC", "LMNP", "QRSTV", "ACDQ", "KLM")]
@@ -74,12 +72,10 @@ def test_without_the_packages_another_network_stands_in_and_says_so(monkeypatch)
 
 
 def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
-    lm = tiny()
-    lm.model.save_pretrained(tmp_path)
-    lm.tokenizer.save_pretrained(tmp_path)
+    lm = saved_network(tmp_path, " ".join(study.RESIDUES))
     monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
     found = study.load_network()
-    assert (found.source, found.is_real, found.lm.vocab_size) == (str(tmp_path), False, 25)
+    assert (found.source, found.is_real, found.lm.vocab_size) == (str(tmp_path), False, lm.vocab_size)
 
 
 def test_a_table_by_position_counts_residues_where_they_stand():

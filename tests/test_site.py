@@ -11,12 +11,12 @@ import book_polish
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
+from conftest import DESKTOP
 
 ROOT = Path(__file__).parents[1]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [TOC["root"], *(page["file"] for part in TOC["parts"] for page in part["chapters"]), "search"]
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+PHONE = {"width": 390, "height": 844}
 AXE = {"resultTypes": ["violations"], "rules": {name: {"enabled": True} for name in ("duplicate-id", "target-size")}}
 
 
@@ -34,15 +34,6 @@ class Visit:
         self.page.add_style_tag(content=still)
         self.page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
         self.page.wait_for_timeout(150)  # the theme makes what scrolls reachable by keyboard a moment after loading
-
-
-@pytest.fixture(scope="module")
-def reader(chromium):
-    """A browser session of its own, on a screen, in light colours."""
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
-        context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
-        yield context
 
 
 @pytest.fixture(scope="module", params=PAGES)

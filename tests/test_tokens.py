@@ -1,7 +1,6 @@
 """Scores of tokens, and models that come with code of their own or from a place in a repository."""
 
 import json
-import tempfile
 
 import pytest
 import torch
@@ -102,13 +101,11 @@ def test_what_is_given_is_seen_and_not_scored(lm):
         lm.given()
 
 
-def test_token_dropout_is_told():
+def test_token_dropout_is_told(tmp_path):
     """ESM-2's rule: with letters apart or together, a sequence is read alike."""
     letters = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write("\n".join(letters))
-        file.flush()
-        tokenizer = transformers.EsmTokenizer(file.name)
+    (tmp_path / "vocab.txt").write_text("\n".join(letters))
+    tokenizer = transformers.EsmTokenizer(str(tmp_path / "vocab.txt"))
     size = dict(vocab_size=len(letters), mask_token_id=24, pad_token_id=1, hidden_size=16, num_hidden_layers=1,
                 num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
     with pytest.warns(UserWarning, match="EsmForMaskedLM multiplies its embeddings by 0.88"):
