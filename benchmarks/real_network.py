@@ -32,7 +32,6 @@ from mptlml import random_orders
 from mptlml.draws import seeded
 from mptlml.text.masked_lm import MaskedLM
 from mptlml.text.text_curves import RateCurve, spaced_sizes
-from mptlml_book.studies import guessing
 from mptlml_book.studies import real_network as study
 
 from . import results
@@ -141,16 +140,20 @@ def after(seed):
 
 def guesses(gene):
     """The lines of a gene under the network before and after its repair."""
-    ids = network().encode(gene)
-    views = {"before": network().at_length(len(ids)), "after": trained(0).at_length(len(ids))}
+    lms, ids = {"before": network(), "after": trained(0)}, network().encode(gene)
     words = network().tokenizer.convert_ids_to_tokens(range(network().vocab_size))
-    sizes = [round(rate * len(ids)) for rate in SHOWN_RATES]
-    for step in guessing.guesses(views, ids, words, sizes, generator=seeded(13))["steps"]:
-        for n, name in enumerate(views):
-            for k, place in enumerate(step["hidden"].tolist()):
-                yield dict(network=name, hidden=len(step["hidden"]), place=place + 1, residue=words[int(ids[place])],
-                           guesses=[words[w] for w in step["guesses"][n, k]], chances=step["chances"][n, k].tolist(),
-                           score=step["scores"][n, k].item())
+    order = random_orders(len(ids), 1, generator=seeded(13))[0]
+    for size in [round(rate * len(ids)) for rate in SHOWN_RATES]:
+        hidden = order[:size].sort().values
+        observed = torch.ones(len(ids), dtype=torch.bool).index_fill(0, hidden, False)
+        for name, lm in lms.items():
+            with torch.no_grad():
+                answers = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed[None])[0]
+            for place, word, answer in zip(hidden, ids[hidden], answers[hidden], strict=True):
+                best = answer.topk(3)
+                yield dict(network=name, hidden=size, place=int(place) + 1, residue=words[word],
+                           guesses=[words[w] for w in best.indices], chances=best.values.exp().tolist(),
+                           score=answer[word].item())
 
 
 TABLES = {f"real_network_{name}": Table(*parts) for name, parts in {

@@ -12,10 +12,9 @@ import book_execute
 import numpy as np
 import pytest
 import torch
-from bs4 import BeautifulSoup
 
 from mptlml.models.transformer import MaskedTransformer
-from mptlml_book.studies import guessing, packing
+from mptlml_book.studies import packing
 from mptlml_book.studies.known_language import WORDS, language
 
 ROOT = Path(__file__).parents[1]
@@ -136,52 +135,3 @@ def test_the_rates_have_their_area_bias_and_crossing(data):
         free = run_script("rate", "kind.crossings(...value)", [scores, lml])
         assert len(free) == np.count_nonzero(np.diff(np.sign(bias)))
         assert np.interp(free, range(1, len(bias) + 1), bias) == pytest.approx(0, abs=1e-9)
-
-
-class Certain:
-    """A network that gives one word 0.7, the next 0.2 and shares the rest."""
-
-    def __init__(self, word):
-        self.vocab_size, self.table = len(WORDS), torch.full((len(WORDS),), 0.1 / (len(WORDS) - 2))
-        self.table[word], self.table[word + 1] = 0.7, 0.2
-
-    def vocabulary_log_prob(self, x, observed):
-        return self.table.log().expand(*torch.broadcast_shapes(x.shape, observed.shape), -1)
-
-
-def test_guesses_are_the_networks_own():
-    truth, sizes = language(), [2, 16, 32]
-    row = truth.sample(1, generator=torch.Generator().manual_seed(3))[0]
-    made = guessing.guesses({"one": Certain(4), "exact": truth}, row, WORDS, sizes, generator=torch.Generator())
-    assert [len(step["hidden"]) for step in made["steps"]] == sizes
-    for before, after in zip(made["steps"], made["steps"][1:], strict=False):
-        assert {*before["hidden"].tolist()} < {*after["hidden"].tolist()}
-    for step in made["steps"]:
-        seen = torch.ones(32, dtype=torch.bool)
-        seen[step["hidden"]] = False
-        assert (step["guesses"][0, :, :2] == torch.tensor([4, 5])).all()
-        assert step["chances"][0, :, :2].numpy() == pytest.approx(np.tile([0.7, 0.2], (len(step["hidden"]), 1)))
-        answers = truth.vocabulary_log_prob(row[None], seen[None])[0].exp()
-        for j, guesses, chances in zip(step["hidden"], step["guesses"][1], step["chances"][1], strict=True):
-            assert answers[j].sort(descending=True).values[:3].tolist() == pytest.approx(chances.tolist())
-            assert answers[j, guesses].tolist() == pytest.approx(chances.tolist())
-        own = truth.conditional_log_prob(row[None], seen[None])[0, ~seen]
-        assert step["scores"][1].tolist() == pytest.approx(own.tolist())
-
-
-def test_letters_mark_what_is_right():
-    soup = BeautifulSoup(guessing.letters("SQV", {"before": {1: ("S", 1), 2: ("S", 0)}}).data, "html.parser")
-    assert [[*column.stripped_strings] for column in soup.div.find_all(recursive=False)] == [
-        ["gene", "before"], ["S", "S"], ["Q", "S"], ["V"]]
-    right, wrong = soup.u, soup.select_one("span > span:last-child")
-    assert [right["style"], wrong["style"]] == ["background: #0072b273", "background: #e69f001a"]
-
-
-@pytest.mark.parametrize(("change", "problem"), [
-    (dict(sizes=[0, 4]), "must lie in 1..32"), (dict(sizes=[]), "whole numbers"),
-    (dict(networks={"one": Certain(4)}), "two networks"), (dict(vocabulary=WORDS[:5]), "with 5 words")])
-def test_guesses_refuses(change, problem):
-    right = dict(networks={"one": Certain(4), "two": Certain(5)}, row=torch.zeros(32).long(), vocabulary=WORDS,
-                 sizes=[3])
-    with pytest.raises(ValueError, match=problem):
-        guessing.guesses(**right | change, generator=torch.Generator())

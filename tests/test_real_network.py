@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from fakes import random_network, saved_network
 from transformers import BertTokenizer
 
@@ -142,3 +143,11 @@ def test_the_stored_runs_are_those_of_the_settings(name, steps, schemes):
     ends = stored[stored["step"] == steps].groupby(["scheme", "seed"])
     assert set(ends.groups) == set(product(schemes, real_network.SEEDS)) and set(real_network.COLUMNS) < set(stored)
     assert set(ends.gene.nunique()) == {study.NUM_GENES}
+
+
+def test_letters_mark_what_is_right():
+    soup = BeautifulSoup(study.letters("SQV", {"before": {1: ("S", 1), 2: ("S", 0)}}).data, "html.parser")
+    assert [[*column.stripped_strings] for column in soup.div.find_all(recursive=False)] == [
+        ["gene", "before"], ["S", "S"], ["Q", "S"], ["V"]]
+    right, wrong = soup.u, soup.select_one("span > span:last-child")
+    assert [right["style"], wrong["style"]] == ["background: #0072b273", "background: #e69f001a"]

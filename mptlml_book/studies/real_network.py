@@ -9,7 +9,7 @@ residues, one letter each, with spaces between.
 import ast
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import zip_longest
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from IPython.display import HTML
 from torch import Generator, Tensor
 
 from mptlml import draws, objectives
@@ -282,6 +283,26 @@ def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple
     observed[torch.randperm(len(ids), generator=generator)[:hidden]] = False
     with torch.no_grad():
         return observed, lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed[None])[0]
+
+
+def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
+    """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
+
+    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a wrong one
+    orange; the paler, the less sure.
+    """
+    columns = ["<br>".join(["gene", *said])]
+    for place, residue in enumerate(gene, 1):
+        hidden = any(place in guessed for guessed in said.values())
+        lines = [f'<span style="opacity: .65">\u00a0{residue}</span>' if hidden else f"<b>\u00a0{residue}\u00a0</b>"]
+        for guess, chance in [guessed.get(place, ("", 0.0)) for guessed in said.values()]:
+            tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
+            shade = f"background: #{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
+            lines.append(f'<{tag} style="{shade}">\u00a0{guess}\u00a0</{tag}>' if guess else "")
+        columns.append("<br>".join(lines))
+    style = "display: inline-block; vertical-align: top; margin: 0 1px .7em"
+    blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
+    return HTML(f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>')
 
 
 def _folder(package: str) -> Path | None:
