@@ -34,19 +34,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "gradient through all": {"through": True},
     "hidden start at 0": {"fill": 0.0},
 }
-WEIGHTED = {  # mask sizes; whether the encoder learns from the ELBO of the visible tokens, not from the answers
-    "weighted 33%": ("fixed", False),
-    "weighted uniform": ("uniform", False),
-    "weighted 33%, own encoder": ("fixed", True),
-    "weighted uniform, own encoder": ("uniform", True),
-}
-RECURSION = {  # the same choices for masking by the recursion, where "masking" is 33% with nothing apart
-    "recursion uniform": ("uniform", False),
-    "recursion 33%, own encoder": ("fixed", True),
-    "recursion uniform, own encoder": ("uniform", True),
-}
-SCHEMES = ("elbo", "masking", *VARIANTS, *WEIGHTED, *RECURSION)
-HELD = {  # names in a table of those that are compared with the ELBO where the noise is held
+# Compared with the ELBO where the noise is held, each with its name in a table. The words of a scheme decide: weighted
+# draws or the recursion; mask sizes; whether the encoder learns from the ELBO of the visible tokens, not the answers.
+HELD = {
     "masking": "masking by the recursion, 33%",
     "recursion uniform": "masking by the recursion, uniform sizes",
     "recursion 33%, own encoder": "the same, encoder trained apart, 33%",
@@ -56,6 +46,7 @@ HELD = {  # names in a table of those that are compared with the ELBO where the 
     "weighted 33%, own encoder": "the same, encoder trained apart, 33%",
     "weighted uniform, own encoder": "the same, encoder trained apart, uniform sizes",
 }
+SCHEMES = ("elbo", *HELD, *VARIANTS)
 
 
 class EncoderApart(Recursive):
@@ -81,11 +72,10 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
     network}, as in `fit`.
     """
     check_choice(scheme, SCHEMES, "scheme")
-    options = {"fill": rows.mean(0), **VARIANTS.get(scheme, {})}
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed)).to(rows.device)
     if noise is not None:
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
-    objective = _objective(scheme, vae, rows, options, Generator(rows.device).manual_seed(seed))
+    objective = _objective(scheme, vae, rows, Generator(rows.device).manual_seed(seed))
     history = fit(objective, vae.parameters(), num_steps=num_steps if stop is None else stop,
                   learning_rate=LEARNING_RATE, decay_steps=num_steps, name=f"{scheme}, seed {seed}",
                   track_every=track_every, track={key: partial(measure, vae) for key, measure in (track or {}).items()})
@@ -108,21 +98,20 @@ def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any)
     return Importance(vae, generator, num_samples, **options).log_prob_and_size(rows)
 
 
-def _objective(scheme: str, vae: DeepVAE, rows: Tensor, options: dict[str, Any],
-               generator: Generator) -> Callable[[], Tensor]:
+def _objective(scheme: str, vae: DeepVAE, rows: Tensor, generator: Generator) -> Callable[[], Tensor]:
     """The objective, nats per row: each call takes a fresh batch, and a mask for each of its rows."""
     def batch() -> Tensor:
         return rows[randperm(len(rows), rows, generator)[:BATCH]]
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
-    sizes, own_encoder = (WEIGHTED | RECURSION).get(scheme, ("fixed", False))
+    own_encoder, options = "own encoder" in scheme, {"fill": rows.mean(0)} | VARIANTS.get(scheme, {})
     model: Importance | Recursive
-    if scheme in WEIGHTED:
-        model = Importance(vae, generator, NUM_DRAWS, "encoder", options["fill"], own_encoder=own_encoder)
+    if "weighted" in scheme:
+        model = Importance(vae, generator, NUM_DRAWS, "encoder", own_encoder=own_encoder, **options)
     else:
         model = (EncoderApart if own_encoder else Recursive)(vae, generator, **options)
-    if sizes == "uniform":
+    if "uniform" in scheme:
         return lambda: objectives.uniform_size(model, batch(), share_masks=False, generator=generator)
     size = round(SHARE * vae.num_tokens)
     return lambda: objectives.fixed_size(model, batch(), size, share_masks=False, generator=generator)
