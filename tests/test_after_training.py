@@ -8,10 +8,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from mptlml import objectives
 from mptlml.models import MaskedTransformer
 from mptlml_book.studies import after_training as study
-from mptlml_book.studies.known_language import NOUNS, VERBS, WORDS, language, pretrain
+from mptlml_book.studies.known_language import NOUNS, OBJECTIVES, VERBS, WORDS, language, pretrain
 
 
 def small_net(generator, num_tokens=32):
@@ -132,7 +131,7 @@ def test_every_task_is_measured_and_the_seed_decides(generator, monkeypatch):
 def test_the_control_is_trained_on_the_words_of_each_sentence_in_any_order(monkeypatch):
     seen = {False: [], True: []}
     for shuffle, rows in seen.items():
-        monkeypatch.setattr(objectives, "stratified_size",
+        monkeypatch.setitem(OBJECTIVES, "uniform sizes",
                             lambda net, x, generator, rows=rows: rows.append(x) or net.readout.weight.sum())
         pretrain("uniform sizes", seed=3, num_steps=1, shuffle=shuffle, width=8, num_layers=1)
     (plain,), (shuffled,) = seen.values()

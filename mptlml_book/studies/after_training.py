@@ -202,7 +202,7 @@ def foretellers(net: MaskedTransformer, scheme: str, *, seed: int) -> dict[str, 
     curve = score_curve(Shortfall(net, truth), x, AT, share_masks=False, generator=generator)
     distance = dict(zip(AT, (-net.num_tokens * curve.mean).tolist(), strict=True))
     with torch.no_grad():
-        own = float(SCHEMES[scheme](net, x, generator))
+        own = float(SCHEMES[scheme](net, x, generator=generator))
     return {"area gap": -curve.area().mean, "S(1)": distance[1], "S(5)": distance[5], "own loss": -own}
 
 

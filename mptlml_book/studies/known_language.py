@@ -8,7 +8,6 @@ and verbs differ.
 import copy
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -36,11 +35,6 @@ BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 SMALL, LARGE = dict(width=48), dict(width=192)  # MaskedTransformers of 88 thousand weights and of 1.3 million
 
 
-def count_of_share(share: float, num_tokens: int) -> int:
-    """The whole number of tokens nearest to a share of all: of 32 tokens, 15% are 5 and 40% are 13."""
-    return round(share * num_tokens)
-
-
 def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
     """The area from rows x [N, D], size m drawn with P(m) in proportion to m^-1/2: small sizes more often.
 
@@ -62,23 +56,22 @@ def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, g
     return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
 
 
-def _fixed(share: float) -> Callable[[Any, Tensor, Generator], Tensor]:
-    return lambda net, x, g: objectives.fixed_size(net, x, count_of_share(share, net.num_tokens), share_masks=False,
-                                                   generator=g)
+def _by_share(objective: Callable[..., Tensor], *shares: float, **options: Any) -> Callable[..., Tensor]:
+    """The objective with its counts of tokens as shares of all: of 32 tokens, 15% are 5 and 40% are 13."""
+    return lambda net, x, *, generator: objective(
+        net, x, *(round(share * net.num_tokens) for share in shares), generator=generator, **options)
 
 
 # The tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
-SCHEMES: dict[str, Callable[[Any, Tensor, Generator], Tensor]] = {
-    "uniform sizes": lambda net, x, g: objectives.stratified_size(net, x, generator=g),
-    "weighted sizes": lambda net, x, g: weighted_size(net, x, generator=g),
-    "fixed 40%": _fixed(0.4),
-    "fixed 15%": _fixed(0.15),
-    "15%, 80/10/10": lambda net, x, g: objectives.eighty_ten_ten(net, x, count_of_share(0.15, net.num_tokens),
-                                                                 generator=g),
+SCHEMES: dict[str, Callable[..., Tensor]] = {
+    "uniform sizes": objectives.stratified_size,
+    "weighted sizes": weighted_size,
+    "fixed 40%": _by_share(objectives.fixed_size, 0.4, share_masks=False),
+    "fixed 15%": _by_share(objectives.fixed_size, 0.15, share_masks=False),
+    "15%, 80/10/10": _by_share(objectives.eighty_ten_ten, 0.15),
 }
 HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
-OBJECTIVES = SCHEMES | {HIDE_MORE: lambda net, x, g: hide_more(
-    net, x, count_of_share(0.4, net.num_tokens), count_of_share(0.15, net.num_tokens), generator=g)}
+OBJECTIVES = SCHEMES | {HIDE_MORE: _by_share(hide_more, 0.4, 0.15)}
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
@@ -105,25 +98,23 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 
 
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, shuffle: bool = False, track: dict[str, Callable] | None = None,
-             track_every: int = 100, **shape: int) -> tuple[MaskedTransformer, History]:
+             num_tokens: int = 32, shuffle: bool = False, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
     masks; two schemes with the same seed share the weights and the rows. shuffle: put the words of each
-    sentence into random order, so that topics can be learnt and the order of words cannot. track: {name:
-    function of the network}, as in `fit`; shape: options of MaskedTransformer.
+    sentence into random order, so that topics can be learnt and the order of words cannot. shape: options of
+    MaskedTransformer.
     """
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
-    track = {key: partial(measure, net) for key, measure in (track or {}).items()}
     rows = truth.sample(num_steps * BATCH, generator=generator)
     if shuffle:
         rows = rows.gather(-1, torch.rand(rows.shape, generator=generator).argsort(-1))
-    return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP, track, track_every)
+    return net, _train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
 
 
-def carry_on(net: MaskedTransformer, scheme: str = "uniform sizes", *, seed: int, num_steps: int,
+def carry_on(net: MaskedTransformer, scheme: str, *, seed: int, num_steps: int,
              learning_rate: float) -> MaskedTransformer:
     """A copy of the network, trained for `num_steps` more by one of OBJECTIVES, on rows of its own.
 
@@ -131,18 +122,16 @@ def carry_on(net: MaskedTransformer, scheme: str = "uniform sizes", *, seed: int
     """
     net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
     rows = language(net.num_tokens).sample(num_steps * BATCH, generator=generator)
-    train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
+    _train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
     return net
 
 
-def train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Generator, learning_rate: float,
-             warm_up: int = WARM_UP, track: dict[str, Callable] | None = None, track_every: int = 100) -> History:
+def _train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Generator, learning_rate: float,
+              warm_up: int) -> History:
     """The network trained on rows [N, D], one batch after the other and each row once: the History."""
-    batches = rows.split(BATCH)
-    rest = iter(batches)
-    return fit(lambda: OBJECTIVES[scheme](net, next(rest), generator), net.parameters(), num_steps=len(batches),
-               learning_rate=learning_rate, decay_steps=len(batches), warm_up=warm_up, track=track,
-               track_every=track_every, name=scheme)
+    rest, steps = iter(rows.split(BATCH)), len(rows) // BATCH
+    return fit(lambda: OBJECTIVES[scheme](net, next(rest), generator=generator), net.parameters(), num_steps=steps,
+               learning_rate=learning_rate, decay_steps=steps, warm_up=warm_up, track_every=steps, name=scheme)
 
 
 def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
@@ -168,12 +157,12 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     shortfall, length = Shortfall(net, truth), net.num_tokens
     x = truth.sample(4 * num_rows, generator=generator)
     curve = score_curve(shortfall, x[:num_rows], at, share_masks=False, generator=generator)
-    single = 1, count_of_share(0.15, length), count_of_share(0.4, length)
+    single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
     ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])  # the last: left to right
     with torch.no_grad():
-        own = OBJECTIVES[scheme](judged, x, generator)
+        own = OBJECTIVES[scheme](judged, x, generator=generator)
         written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
     found = {"gap": curve.area().mean, **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
              "own": float(own), "left to right": float(written.mean()), "curve": curve.mean.tolist()}
