@@ -9,7 +9,7 @@ pixels, the pixels in use.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -100,10 +100,6 @@ class Encoder:
         weight = 0.3 * randn((2 * num_latents, x.shape[1]), x, generator)
         return cls(weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
 
-    def cpu(self) -> "Encoder":
-        """The same encoder without gradients, on the CPU."""
-        return Encoder(*(p.detach().cpu() for p in (self.weight, self.bias, self.centre)))
-
     def elbo(self, weight: Tensor, bias: Tensor, x: Tensor, *, generator: Generator) -> Tensor:
         """E_q[log p(x | z)] - KL(q || p), one draw of z per row, nats [N]; on average at most log p(x)."""
         mean, log_variance = ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
@@ -166,29 +162,24 @@ class NaturalGradient(torch.optim.Optimizer):
     """Climbs along F^-1 times the gradient of [weight, bias], with F the `information` of each pixel.
 
     A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step as
-    others, down to an information of `damping`; no pixel's parameters move further than `longest` in a step.
-    Made for `fit(..., optimiser=NaturalGradient)`.
+    others, down to an information of `damping`; no pixel's parameters move further than 1 in a step. Made for
+    `fit(..., optimiser=NaturalGradient)`, which always maximises.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, maximize: bool = False, damping: float = 0.01,
-                 longest: float = 1.0) -> None:
-        parameters = list(parameters)
-        super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping, longest=longest))
-        self.rule = disc_rule(0.5, 4.0, parameters[0].shape[1])
+    def __init__(self, parameters: Iterable[Tensor], lr: float, maximize: bool, damping: float = 0.01) -> None:
+        super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping))
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
         """One step of the natural gradient for every pixel."""
-        for group in self.param_groups:
-            weight, bias = group["params"]
-            known = information(LinearVAE(weight, bias, self.rule))
-            eye = torch.eye(known.shape[-1], dtype=weight.dtype, device=weight.device)
-            slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
-            move = torch.linalg.solve(known + group["damping"] * eye, slope)
-            move *= group["lr"] if group["maximize"] else -group["lr"]
-            move *= (group["longest"] / move.norm(dim=-1, keepdim=True)).clamp(max=1)
-            weight += move[:, :-1]
-            bias += move[:, -1]
+        [group] = self.param_groups
+        weight, bias = group["params"]
+        known = information(LinearVAE(weight, bias, disc_rule(0.5, 4.0)))
+        slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
+        move = group["lr"] * torch.linalg.solve(known + group["damping"] * torch.eye(3).to(known), slope)
+        move *= (1 / move.norm(dim=-1, keepdim=True)).clamp(max=1)
+        weight += move[:, :-1]
+        bias += move[:, -1]
 
 
 def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -201,8 +192,7 @@ def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator) -> 
     return weight.requires_grad_(), bias.requires_grad_()
 
 
-@dataclass(eq=False)
-class Run:
+class Run(NamedTuple):
     """The end of one training: weight [U, 2], bias [U], the ELBO's encoder, else None, and the History."""
 
     weight: Tensor
@@ -286,7 +276,8 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     history = fit(value, parameters, num_steps=num_steps, decay_steps=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
                   track={key: tracked(measure) for key, measure in (track or {}).items()}, **options)
-    return Run(weight.detach().cpu(), bias.detach().cpu(), encoder and encoder.cpu(), history)
+    encoder = encoder and Encoder(*(p.detach().cpu() for p in (encoder.weight, encoder.bias, encoder.centre)))
+    return Run(weight.detach().cpu(), bias.detach().cpu(), encoder, history)
 
 
 def short_run(objective: str, images: BinaryImages, *, seed: int, device: torch.device | str = "cpu") -> Run:
@@ -352,10 +343,8 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int) -> tupl
 
 def mean_lml(images: BinaryImages, model: LinearVAE) -> np.ndarray:
     """Mean LML of the training and of the held-out rows, nats per row [2], of a model of all pixels."""
-    def mean(x: Tensor) -> float:
-        return torch.cat([model.log_prob(rows.double()) for rows in x.split(250)]).mean().item()  # stays in the cache
-
-    return np.array([mean(images.train), mean(images.held_out)])
+    return np.array([torch.cat([model.log_prob(rows.double()) for rows in x.split(250)]).mean().item()  # in the cache
+                     for x in (images.train, images.held_out)])
 
 
 def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int) -> float:
