@@ -68,8 +68,10 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
     """
     if name not in SETS or (train and name == "ax"):
         raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
+    with needs("book"):
+        from datasets import load_dataset
     split = "train" if train else HELD_OUT[name]
-    rows = from_hub(lambda local: _load_dataset(name, split))
+    rows = from_hub(lambda local: load_dataset("nyu-mll/glue", name, split=split))
     if rows is not None:
         columns = [rows[column] for column in SETS[name].split()]
         texts = [text for row in zip(*columns, strict=True) for text in row]
@@ -135,15 +137,6 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
             if not local:
                 _failed.append(load)
     return None
-
-
-def _load_dataset(name: str, split: str) -> Any:
-    with needs("book"):
-        import datasets
-    try:
-        return datasets.load_dataset("nyu-mll/glue", name, split=split)
-    except ValueError as error:  # the cache holds the set, but not this split of it
-        raise FileNotFoundError(name, split) from error
 
 
 @contextlib.contextmanager
