@@ -83,13 +83,15 @@ def drawn(record: dict, book: dict, text: str = "") -> str:
             return ""
         if f"{{claim}}`{record['id']}`" not in text:
             return str(TEMPLATE.claim(found[0]))
-        return "" if found[0]["cell"] != f"measured-{record['id']}" else str(TEMPLATE.measured(found[0]))
+        anchor = f"measured-{record['id']}"
+        return f'<span id="{anchor}"></span>' if found[0]["cell"] == anchor else ""
     if record["kind"] == "cost":
         own = [claim for claim in book["claims"] if claim["chapter"] == record["chapter"]]
         return str(TEMPLATE.cost(record, own, book["chapters"][record["chapter"]]["data"]))
     if record["kind"] == "unlike":
-        return str(TEMPLATE.unlike(record))
-    return str(TEMPLATE.data(record)) if record.get("note") else ""
+        says = f"The page says that {record['says']}. On the data at hand that does not hold."
+        return str(TEMPLATE.note("Other", says))
+    return str(TEMPLATE.note("Default", record["note"])) if record.get("note") else ""
 
 
 def read_executed(text: str, path: str) -> NotebookNode:
