@@ -100,11 +100,9 @@ def both_ways(scheme):
         yield dict(scheme=scheme, image=number, annealed=pair[0], fitted=pair[1])
 
 
-def units():
-    return [(*run, scheme, seed) for *run, schemes in PLAN for seed in SEEDS for scheme in schemes]
-
-
 TABLES = {
-    "deep_vae": Table(lines, units, lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]),
+    "deep_vae": Table(
+        lines, lambda: [(*run, scheme, seed) for *run, schemes in PLAN for seed in SEEDS for scheme in schemes],
+        lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]),
     "deep_vae_annealed": Table(both_ways, lambda: [(scheme,) for scheme in BOTH], lambda: images(DETAILED)[2]),
 }

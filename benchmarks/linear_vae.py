@@ -15,6 +15,8 @@ training images on the run's quick grid, and in the last line that of training a
 that scores all runs; nats per image. It takes about two minutes.
 """
 
+from itertools import product
+
 import numpy as np
 
 from mptlml.models import LinearVAE
@@ -68,12 +70,6 @@ def short_runs(data, objective, seed):
                    seen=np.mean(values[before:max(1, step)]), lml=float(lml), train=train, held_out=held_out)
 
 
-def read():
-    return map(BinaryImages, DATA)
-
-
-TABLES = {
-    "linear_vae": Table(runs, lambda: [(data, seed) for data in DATA for seed in SEEDS], read),
-    "linear_vae_page": Table(
-        short_runs, lambda: [(data, way, seed) for data in DATA for way in OBJECTIVES for seed in SEEDS], read),
-}
+TABLES = {name: Table(run, units, lambda: map(BinaryImages, DATA)) for name, run, units in (
+    ("linear_vae", runs, lambda: product(DATA, SEEDS)),
+    ("linear_vae_page", short_runs, lambda: product(DATA, OBJECTIVES, SEEDS)))}
