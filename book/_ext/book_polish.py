@@ -99,7 +99,17 @@ def _finish(app, exception):
             path.write_text(html, encoding="utf-8")
 
 
+def _write_again(app, env):
+    """All pages, where a title, a label or a number is another now: each may show it."""
+    titles = sorted((name, node.astext()) for name, node in env.titles.items())
+    labels = sorted(map(str, env.domains["std"].labels.items()))
+    before, env.book_shared = getattr(env, "book_shared", None), repr(
+        [titles, sorted(env.toc_secnumbers.items()), sorted(env.toc_fignumbers.items()), labels])
+    return [] if env.book_shared == before else list(env.found_docs)
+
+
 def setup(app):
+    app.connect("env-get-updated", _write_again)  # numbers are known then
     app.connect("doctree-resolved", _write_numbers)
     app.connect("html-page-context", _add_scripts)
     app.connect("build-finished", _finish)
