@@ -5,13 +5,11 @@
  * vocabulary: the words that guesses names; hidden: the tokens hidden at first. */
 (() => {
   "use strict";
-  const { number, sum, add } = Moving;
-
-  const mean = (values) => sum(values) / values.length;
+  const { number, sum, mean, count } = Moving;
 
   /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
   const curve = (answers, D) =>
-    [...Array(D).keys()].map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
+    count(D).map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
 
   const build = (figure, data) => {
     const D = data.words.length;

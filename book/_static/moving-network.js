@@ -4,9 +4,7 @@
  * mptlml_book.studies.packing.eight_bits. Nats. */
 (() => {
   "use strict";
-  const { number, sum, add } = Moving;
-  const count = (length) => [...Array(length).keys()];
-  const mean = (values) => sum(values) / values.length;
+  const { number, sum, mean, count, add } = Moving;
 
   /* The weights by name, each a list of rows: whole multiples, 8 bits each, of a unit that stands before them. */
   const decode = ({ shapes, weights }) => {

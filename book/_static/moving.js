@@ -17,6 +17,8 @@ const Moving = (() => {
   /* The steps of a curve over sizes 1, 2, ...: each has width one, so that their area is the sum. */
   const steps = (values) => values.flatMap((value, k) => [[k + 0.5, value], [k + 1.5, value]]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const mean = (values) => sum(values) / values.length;
+  const count = (length) => [...Array(length).keys()];
   const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
 
   /* An arrow key, Home or End goes from one of `count` things to another. */
@@ -38,13 +40,13 @@ const Moving = (() => {
     return made;
   };
 
-  /* About `count` round values between two ends. */
-  const ticks = (low, high, count) => {
-    const rough = (high - low) / count;
+  /* About `wanted` round values between two ends. */
+  const ticks = (low, high, wanted) => {
+    const rough = (high - low) / wanted;
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = power * [1, 2, 5, 10].find((nice) => nice * power >= rough * 0.999);
     const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
-    return [...Array(last - first + 1).keys()].map((k) => +((first + k) * step).toPrecision(12));
+    return count(last - first + 1).map((k) => +((first + k) * step).toPrecision(12));
   };
 
   /* A pair of axes in an svg. `box`: left, top, width, height in pixels, labels included. */
@@ -326,5 +328,5 @@ const Moving = (() => {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(load));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
-  return { kind, kinds, number, shuffled, steps, sum, ticks, add, Panel };
+  return { kind, kinds, number, shuffled, steps, sum, mean, count, ticks, add, Panel };
 })();
