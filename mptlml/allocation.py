@@ -126,13 +126,8 @@ def _next_pairs(width: np.ndarray, spread: np.ndarray, pairs: np.ndarray, reache
     share = (1 - EVEN) * share + EVEN * width / np.maximum(width.sum(0), 1)
     held = pairs.sum(1)  # [half, N]
     ideal = _variance(spread, width, share)
-    wanted = np.minimum(np.minimum(ideal / (2 * error**2), GROWTH * held), most // 4)
-    room = np.where(reached, 0, np.maximum(wanted, np.minimum(held + 1, most // 4)) - held)
+    wanted = np.maximum(np.minimum(ideal / (2 * error**2), GROWTH * held), held + 1)  # at least one pair
+    room = np.where(reached, 0, np.maximum(np.minimum(wanted, most // 4) - held, 0))
     lacking = np.maximum(wanted[:, None] * share - pairs, 0)
-    more = np.round(lacking * np.minimum(1, np.divide(room, lacking.sum(1), out=np.zeros_like(room),
-                                                      where=lacking.sum(1) > 0))[:, None])
-    more = np.where((room < 1)[:, None], 0, more).astype(int)
-    worst = np.argmax(spread**2 / np.maximum(pairs, 1) ** 2, 1)  # where one more pair helps the most
-    alone = (more.sum(1) == 0) & (room >= 1)
-    np.add.at(more, (*np.nonzero(alone)[:1], worst[alone], np.nonzero(alone)[1]), 1)
-    return more
+    planned = lacking * (room / np.maximum(lacking.sum(1), 1))[:, None]
+    return np.diff(np.round(planned.cumsum(1)), axis=1, prepend=0).astype(int)  # in all, what is planned in all

@@ -96,7 +96,7 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
             scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
-    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + math.inf, rows)
+    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, np.full_like(none, np.inf), rows)
 
 
 def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error: float | None = None,

@@ -90,6 +90,14 @@ def test_passes_are_counted_and_have_a_limit(generator):
         assert (found.mean == -few).all() and (found.passes == 2**few - 1).all()
 
 
+def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
+    rng, scale = np.random.default_rng(0), np.array([1, 2, 2, 2, 8])
+    for most in range(20, 80):
+        found = allocate(lambda rows, blocks, places: rng.standard_normal(places.shape) * scale[blocks, None],
+                         np.ones((5, 40)), 1e-9, most, pilot=2, generator=generator)
+        assert (found.draws == most // 4 * 4).all()  # whole pairs in each half
+
+
 def test_a_quiet_block_is_not_left_alone(generator):
     """Noise that the pilot seldom sees is found, since some draws are spread evenly: intervals still cover."""
     rng = np.random.default_rng(0)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from scipy import stats
 
 from benchmarks.deep_vae import annealed_log_prob
 from mptlml.models import PPCA, Importance, Recursive, importance
@@ -83,6 +84,15 @@ def test_condensed_tokens_have_the_same_likelihood(generator):
     torch.testing.assert_close(*(torch.autograd.grad(answer.sum(), weight)[0] for answer in (one, same)))
     with torch.no_grad():
         torch.testing.assert_close(Importance(vae, seeded(), 2000).log_prob(x), same, rtol=0, atol=0.05)
+
+
+def test_students_t_is_that_of_its_density(generator):
+    root = torch.tensor([[1.5, 0], [-0.7, 0.4]], dtype=torch.float64)
+    z, log_density = importance.StudentT(torch.ones(1, 2).double(), root[None]).draw(20_000, generator)
+    truth = stats.multivariate_t([1, 1], root @ root.T, importance.TAILS)
+    assert log_density[:, 0].numpy() == pytest.approx(truth.logpdf(z[:, 0]), abs=1e-9)
+    far = torch.linalg.solve(root, (z[:, 0] - 1).T).square().sum(0) / 2
+    assert stats.kstest(far, stats.f(2, importance.TAILS).cdf).pvalue > 0.001
 
 
 def test_fitting_the_proposal_lifts_the_effective_sample_size(monkeypatch):
