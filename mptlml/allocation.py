@@ -45,7 +45,7 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
     of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
     most for a row. Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
     """
-    check_passes(num_passes, error, num_tokens)
+    check_passes(num_passes, error, least_passes(num_tokens.max()))
     edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
     width = np.diff(edges, axis=0)
 
@@ -60,12 +60,16 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
     return found
 
 
-def check_passes(num_passes: int, error: float, num_tokens: np.ndarray) -> None:
-    """Refuse an error that is not above 0, or fewer passes than the pilot of the longest row takes: ValueError."""
+def least_passes(num_tokens: int) -> int:
+    """The passes of a pilot for a row of so many tokens, or those of all masks of a short one."""
+    return max(2 * PILOT * min(BLOCKS, num_tokens - 1) + 1, 2 ** min(SHORT, num_tokens) - 1)
+
+
+def check_passes(num_passes: int, error: float, least: int) -> None:
+    """Refuse an error that is not above 0, or fewer passes than the least: ValueError."""
     if not 0 < error < np.inf:
         raise ValueError(f"error must be a number of nats above 0, got {error!r}")
-    blocks = min(BLOCKS, int(num_tokens.max()) - 1)
-    check_count(num_passes, "num_passes", at_least=2 * PILOT * blocks + 1)
+    check_count(num_passes, "num_passes", at_least=least)
 
 
 def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: int = PILOT,

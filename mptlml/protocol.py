@@ -80,7 +80,7 @@ def in_full(answer: Tensor) -> Tensor:
 
 
 def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
-    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; all three broadcast.
+    """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; x and observed broadcast to it.
 
     By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster.
     """

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .allocation import SHORT, allocate, areas, check_passes
+from .allocation import PILOT, SHORT, allocate, areas, check_passes, least_passes
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
@@ -47,9 +47,9 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
     own, which ones depends on max_elements too, and the curve keeps each row's score. Errors at two sizes are
-    independent; with P = 1 there are none (NaN) for fixed rows. max_elements: how many answers (rows x masks
-    x tokens) the model is asked for at once. Raises ValueError: rows, sizes or counts out of range, NaN among
-    the answers.
+    independent; with P = 1 there are none (NaN) for fixed rows. max_elements: about how many answers (rows x
+    masks x tokens) the model is asked for at once; a mask that all rows share is asked of all. Raises
+    ValueError: rows, sizes or counts out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
@@ -143,11 +143,11 @@ def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEsti
 def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, by_orders: bool,
                    max_elements: int, generator: Generator) -> RowEstimates:
     num_tokens = model.num_tokens
-    check_passes(num_passes // (num_tokens if by_orders else 1), error, np.array([2 if by_orders else num_tokens]))
+    check_passes(num_passes, error, 2 * PILOT * num_tokens if by_orders else least_passes(num_tokens))
     if num_tokens <= SHORT and not by_orders:
         exact = torch.as_tensor(exact_curve(model, x, max_elements=max_elements).rows, device=x.device).sum(0)
         return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
-    at_once = _at_once(max_elements, num_tokens**2 if by_orders else num_tokens)
+    at_once = _at_once(max_elements, 2 * num_tokens**2 if by_orders else num_tokens)
 
     def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """The score of rows [P] under a mask of each of the sizes [P, k]."""
@@ -178,7 +178,8 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
-    if orders.ndim != 2 or orders.shape[1] != model.num_tokens or not (orders.sort(-1).values == every).all():
+    whole = orders.ndim == 2 and orders.shape[1] == model.num_tokens and not orders.is_floating_point()
+    if not whole or not (orders.sort(-1).values == every).all():
         raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
 
     def terms(rows: Tensor, along: Tensor) -> Tensor:

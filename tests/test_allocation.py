@@ -69,6 +69,7 @@ def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
     model = Says(7, lambda x, observed: -x * torch.arange(7) * (1 + observed.sum(-1, keepdim=True)) / 9)
     x = torch.rand(1, 7, generator=generator, dtype=torch.float64).expand(300, -1)
     found = estimate_area(model, x, 10_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator)
+    assert max(map(torch.numel, model.asked)) <= 999
     away = found.mean - exact_curve(model, x[:1]).area().mean
     # the spread of few orders says badly how many more it takes
     assert away.square().mean().sqrt() == pytest.approx(0.2, rel=0.35 if by_orders else 0.15)
@@ -118,11 +119,13 @@ def test_an_error_knows_how_well_it_is_known(generator):
 
 @pytest.mark.parametrize(("given", "message"), [
     (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
-    (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 9, got 7")])
+    (dict(num_tokens=6, num_passes=62), "at least 63"),
+    (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 72, got 71")])
 def test_what_cannot_be_reached_is_refused(given, message, generator):
-    given = dict(num_passes=100, error=1.0) | given
+    given = dict(num_tokens=9, num_passes=100, error=1.0) | given
+    size, num_passes = given.pop("num_tokens"), given.pop("num_passes")
     with pytest.raises(ValueError, match=message):
-        estimate_area(one_nat_each(9), torch.zeros(1, 9), given.pop("num_passes"), generator=generator, **given)
+        estimate_area(one_nat_each(size), torch.zeros(1, size), num_passes, generator=generator, **given)
 
 
 def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):

@@ -171,6 +171,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "estimate_area(MODEL, ROWS, 4, by_orders=True, generator=G)": "num_passes.*at least 6, got 4",
     "estimate_area(MODEL, holed(4, 3), 2, generator=G)": "rows holds NaN",
     "chain_rule(CERTAIN, NO, ids([0, 1, 2]))": "are NaN",
+    "chain_rule(MODEL, ROWS, ids([0.0, 1, 2]))": "permutations",
     "chain_rule(MODEL, ROWS, ids([0, 1, 1]))": r"\[Q, 3\].*\(1, 3\)",
     "chain_rule(MODEL, holed(4, 3), ids([0, 1, 2]))": "rows holds NaN",
     "order_spread(MODEL, ROWS, num_orders=1, generator=G)": "at least 2, got 1",

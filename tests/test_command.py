@@ -185,7 +185,7 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
 
 @pytest.mark.parametrize(("error", "message"), [
     (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
-    (KeyboardInterrupt(), "with --resume in place of --overwrite and another name for --curve goes on"),
+    (KeyboardInterrupt(), "after the first 16 .* --resume in .* --overwrite and another name for --curve goes on"),
     (torch.OutOfMemoryError("of 8 GiB"), "out of memory: give a smaller number of --batch-tokens .of 8 GiB"),
     (RuntimeError("index out of range"), "the model fails on these texts: index out of range"),
 ])
@@ -213,17 +213,18 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
 CELLS = [(2, "the cat\nsat", None), (5, "a dog", None)]
-FASTA = b"\n>one of two\nEV\nQL\n\n>\nK\n>none\n"
+FASTA = b"\n>one\xe2\x80\xa8of two\nEV\nQL\n\n>\nK\n>none\n"
 READ = [(2, "E V Q L", "one"), (6, "K", "")]
 PLAIN = [(1, "the cat", None), (2, "a dog", None)]
 
 
 @pytest.mark.parametrize(("name", "content", "how", "found"), [
-    ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, [(1, "the cat", None), (3, "a dog", None)]),
-    ("t.csv.gz", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
+    ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, [(1, "the cat", None), (3, " a dog", None)]),
+    ("t.csv.GZ", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
     ("t.csv", TABLE, dict(column="2"), CELLS),  # not its header
     ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), PLAIN),
-    ("t.txt", b"x\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(2, "a dog", None)]),
+    ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(3, "a dog", None)]),
+    ("t.csv", b"2,1\nthe cat,x\n", dict(column="2"), [(2, "the cat", None)]),  # a name before a number
     ("t.fa", FASTA, {}, READ), ("t.fas", FASTA, {}, READ), ("t.FAA", FASTA, {}, READ),
     ("-", b"the cat\na dog\n", {}, PLAIN)])
 def test_texts_are_read_from_files_of_several_kinds(tmp_path, monkeypatch, name, content, how, found):

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -143,11 +144,12 @@ def nudge(net):
     (lambda net: setattr(net, "device", torch.device("cuda")), "other settings"),
     (lambda net: setattr(net, "suffix", []), "other settings"),
     (lambda net: setattr(net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)),
-     "another text on line 1, or by another tokenizer"),
+     "another text on line 1, in another place, or by another tokenizer"),
     (dict(seed=1), "other settings"), (dict(tokens=True), "other settings"),
     (dict(texts=["a dog", *TEXTS[1:]]), "another text on line 1"),
     (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "another text on line 5"),  # it begins alike
     (dict(texts=TEXTS[:2]), "another text on line 3"),
+    (dict(texts=[Text(0, "cat"), *(Text(k, text) for k, text in enumerate(TEXTS, 1))]), "another text on line 1"),
 ])
 def test_lines_of_another_run_are_not_gone_on_with(lm, whole, change, message):
     before, net, options = whole.read_bytes(), copy.deepcopy(lm), {}
@@ -158,6 +160,11 @@ def test_lines_of_another_run_are_not_gone_on_with(lm, whole, change, message):
     with pytest.raises(ValueError, match=f"{message}.*: choose another file"):
         score(net, whole, resume=True, **options)
     assert whole.read_bytes() == before
+
+
+def test_two_sizes_do_not_tell_the_error_of_quadrature(lm, tmp_path):
+    path = score(lm, tmp_path / "s.jsonl", ["the cat sat on the mat a dog"], num_sizes=2)
+    assert read_results(path)[0]["quadrature_error"] is None
 
 
 @pytest.mark.parametrize(("content", "bad"), [
@@ -203,6 +210,10 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, path, monkey
     score(lm, path, TEXTS[:1], overwrite=True)
     assert [line["line"] for line in read_results(path)] == [1] and path.stat().st_mode & 0o777 == 0o640
     assert {file.name for file in path.parent.iterdir()} == {path.name, own.name, "scores.settings.json"}
+    path.unlink()
+    with pytest.raises(ValueError, match="scores.settings.json exists: replace it"):  # it is of something else
+        score(lm, path, resume=True)
+    assert {settings_file(Path(f"s.{k}-of-2")).name for k in (1, 2)} == {f"s.{k}-of-2.settings.json" for k in (1, 2)}
 
 
 def test_files_beside_the_output_are_let_be(tmp_path, monkeypatch):

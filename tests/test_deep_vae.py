@@ -82,6 +82,8 @@ def test_condensed_tokens_have_the_same_likelihood(generator):
     weight = vae.decoder[-1].weight.requires_grad_()  # with gradients nothing is condensed
     one, same = (Importance(vae, seeded(), 2000).log_prob(x, *seen) for seen in ((), (every,)))
     torch.testing.assert_close(*(torch.autograd.grad(answer.sum(), weight)[0] for answer in (one, same)))
+    holed = Importance(vae, seeded(), 2000).log_prob(x.where(x > 0, math.nan), x > 0)
+    assert torch.autograd.grad(holed.sum(), weight)[0].isfinite().all()
     with torch.no_grad():
         torch.testing.assert_close(Importance(vae, seeded(), 2000).log_prob(x), same, rtol=0, atol=0.05)
 

@@ -37,6 +37,10 @@ def test_the_command_tells_the_error_and_goes_on_with_int8_alone(folder, tmp_pat
     about = json.loads((tmp_path / "s.settings.json").read_text())
     assert about["dtype"] == "int8" and about["int8_error"]["texts"] == 4
     assert f"pseudo-log-likelihood {about['int8_error']['pseudo_log_likelihood']:.2f} (spread" in told
+    (tmp_path / "two.txt").write_text("cat " * 600 + "\na dog\n")
+    command.main([words[0], str(tmp_path / "two.txt"), *words[2:-1], str(tmp_path / "cut"), "--int8", "--truncate"])
+    assert "the error of int8 is not known" in capsys.readouterr().err
+    assert (tmp_path / "cut.settings.json").is_file()
     (tmp_path / "s.jsonl").write_text(written[:-50])
     command.main([*words, "--int8", "--resume"])
     assert (tmp_path / "s.jsonl").read_text() == written

@@ -51,6 +51,13 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
     assert weight.abs().max() < 1e-9
 
 
+def test_an_observed_token_of_no_probability_leaves_gradients_of_the_others(generator):
+    bias = torch.tensor([-800, 0.3, 0]).double().requires_grad_()
+    model = LinearVAE(torch.randn(3, 1, generator=generator).double(), bias, disc_rule(0.5, 4.0, 1))
+    model.conditional_log_prob(torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])).sum().backward()
+    assert bias.grad.isfinite().all() and bias.grad[2] != 0
+
+
 def test_certain_tokens_keep_their_digits():
     """p(x_j = 0) of about e^-40, where 1 - p would be rounded to zero."""
     model = LinearVAE(torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1))

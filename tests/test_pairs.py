@@ -129,6 +129,10 @@ def test_single_mutants_are_those_of_a_loop(lm):
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda lm, g: compare(lm, [], generator=g), "list of at least one text"),
+    (lambda lm, g: compare(lm, ("ab", "cd"), generator=g), "list of pairs, two texts each"),
+    (lambda lm, g: compare(lm, [("cat", "dog", "mat"), ("cat",)], generator=g), "list of pairs, two texts each"),
+    (lambda lm, g: lm.blocks("the cat", 3), "list of texts, got the text 'the cat'"),
+    (lambda lm, g: lm.areas(["cat"], 0, error=1.0, generator=g), "at least 1, got 0"),
     (lambda lm, g: compare(lm, [("cat", "dog")], num_passes=207, generator=g), "at least 208, got 207"),
     (lambda lm, g: compare(lm, [("cat", "dog")], level=1, generator=g), r"level must lie in \(0, 1\), got 1"),
     (lambda lm, g: single_mutants(lm, WILD, ["cat", "the cat"], generator=g), "words must be single tokens"),

@@ -165,7 +165,7 @@ def test_half_precision_is_for_holding_numbers(name, generator):
 
 
 def test_two_rows_span_no_more_than_two_dimensions():
-    fitted = PPCA.fit(torch.tensor([[3.0, 1, 0], [0, 4, 1]]), 3, 0.01, torch.zeros(3))
+    fitted = PPCA.fit(torch.tensor([[3, 1, 0], [0, 4, 1]]), 3, 0.01, torch.zeros(3))
     assert fitted.weight.shape == (3, 3) and torch.linalg.matrix_rank(fitted.weight) == 2
 
 

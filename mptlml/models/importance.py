@@ -102,6 +102,7 @@ class Importance:
         """The same, with the effective sample size of each row."""
         condense = observed is None and not torch.is_grad_enabled()  # `condensed` has no gradient
         x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
+        x = x.where(observed, 0.0)  # NaN at a masked token would pass into gradients
         parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
         log_prob = log_weight.logsumexp(0) - math.log(self.num_samples)

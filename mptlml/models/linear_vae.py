@@ -67,7 +67,7 @@ class LinearVAE:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
-        return at_masked(chance.log(), x, observed)
+        return at_masked(chance.where(~observed, 1.0).log(), x, observed)  # log of 0 has no gradient
 
     def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
         """The peak of p(z | x_R).

@@ -17,8 +17,8 @@ from ..protocol import all_observed, at_masked
 class BernoulliMixture:
     """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0 or 1, floating or int64.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
-    not fit, values out of range; the methods also raise it for tokens other than 0 and 1.
+    Parameters may require gradients, weights above 0; results follow their dtype and device. Raises
+    ValueError: shapes that do not fit, values out of range; the methods also raise it for tokens other than 0 and 1.
     """
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:

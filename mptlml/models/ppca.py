@@ -134,6 +134,7 @@ class PPCA:
         """
         if not isinstance(data, SecondMoment):
             check_rows(data, data.shape[-1])
+            data = data if data.is_floating_point() else data.double()
             data = SecondMoment(data.mean(0), (data - data.mean(0)) / math.sqrt(len(data)), True)
         num_tokens = len(data.mean)
         check_count(num_latents, "K")

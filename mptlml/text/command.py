@@ -32,7 +32,7 @@ from .inputs import STDIN, LeftOut, Text, is_plain, read_columns, read_texts
 from .int8 import int8_error
 from .masked_lm import MaskedLM
 from .pairs import LEAST_PASSES
-from .results import Line, Output, check_place, read_results, settings_file
+from .results import UNIT, Line, Output, check_place, read_results, settings_file
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
         message = "stopped"
         if given.output:
             other = " and another name for --curve" if given.curve and given.curve.exists() else ""
-            message += f"; the same command with --resume in place of --overwrite{other} goes on"
+            message += f"; after the first {UNIT} the same command with --resume in place of --overwrite{other} goes on"
     sys.exit(_in_words(message))
 
 
@@ -107,7 +107,7 @@ def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tup
     if given.other is None:
         header, columns = given.header and given.columns is not None, given.columns or ["1", "2"]
         rows = read_columns(given.texts, columns, header=header, left_out=left_out)
-        found = [(Text(row.line, row.cells[0].strip()), Text(row.line, row.cells[1].strip())) for row in rows]
+        found = [(Text(row.line, row.cells[0].rstrip()), Text(row.line, row.cells[1].rstrip())) for row in rows]
         if not found:
             raise ValueError(f"{given.texts} holds no pair")
         return found
@@ -125,6 +125,9 @@ def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tup
 
 def _tell_int8(lm: MaskedLM, texts: list[str], seed: int, path: Path) -> None:
     """Say what int8 does to the scores of at most 8 texts, here and beside the file of scores."""
+    if len(texts) < 2:
+        print("mptlml: the error of int8 is not known: it takes two texts that were not cut", file=sys.stderr)
+        return
     error = int8_error(lm, texts[:: -(-len(texts) // 8)], generator=seeded(seed))
     print(f"mptlml: {error}", file=sys.stderr)
     about = json.loads(settings_file(path).read_text(encoding="utf-8")) | {"int8_error": error._asdict()}
@@ -300,7 +303,8 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
         one.add_argument("--no-header", action="store_false", dest="header",
                          help="the first line of a table does not name its columns")
-        one.add_argument("--given", help="a text that stands before each text and is seen, not scored")
+        one.add_argument("--given", help="a text that stands before each text and is seen, not "
+                         "scored; texts follow it as they stand, with the space that some tokenizers want")
         one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
         one.add_argument("--device", default=_usual_device(),
                          help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
@@ -381,6 +385,6 @@ def _draw(scores: list[Line], path: Path) -> None:
     axes.tick_params(length=0)
     axes.spines[["top", "right"]].set_visible(False)
     kind = path.suffix[1:].lower()
-    with replacing(path) as new:  # on the ground of its page, and the same file on another day
+    with replacing(path) as new:  # on the ground of its page, and without a date
         figure.savefig(new, format=kind, transparent=True, metadata={"Date": None} if kind == "svg" else None)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from .. import __version__, allocation, draws
 from ..checks import check_count
 from ..masks import random_orders
-from .inputs import LeftOut, Text
+from .inputs import LeftOut, Text, check_list
 from .masked_lm import MaskedLM
 from .pairs import compare
 from .results import Line, Output, short_digest, write_results
@@ -47,6 +47,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     left_out: is told of texts that cannot be scored. Raises ValueError before work starts: such a text where
     there is no `left_out`, counts out of range, and what `write_results` refuses.
     """
+    check_list(texts)
     items = [text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)]
     found = _readable(lm, [(item,) for item in items], truncate, left_out)
     check_count(num_sizes, "num_sizes", at_least=2)
@@ -54,7 +55,8 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
     if error is not None:
-        allocation.check_passes(num_passes, error, np.array([len(item.ids[0]) for item in found]))
+        longest = max(len(item.ids[0]) for item in found)
+        allocation.check_passes(num_passes, error, allocation.least_passes(longest))
 
     def measure(unit: range) -> list[Line]:
         some = Corpus([found[place].ids[0] for place in unit])
@@ -137,20 +139,20 @@ def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
 def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
     """The area of a text, from its curve; a short one is asked under all of its masks."""
     short = len(ids) <= allocation.SHORT
-    best = lm.exact_curve(ids) if short else curve
+    best, unknown = lm.exact_curve(ids) if short else curve, curve.quadrature_error
     area = best.area()
     return dict(area=area.mean, area_error=None if math.isnan(area.stderr) else area.stderr,
-                quadrature_error=0.0 if short else curve.quadrature_error,
+                quadrature_error=0.0 if short else None if math.isnan(unknown) else unknown,
                 passes=2 ** len(ids) - 1 if short else curve.scores.size,
                 error_reached=None, sizes=best.sizes.tolist(), scores=best.mean.tolist())
 
 
 def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line],
            measure: Callable[[range], Sequence[Line]], what: str, **settings: Any) -> Path:
-    """Write what is measured. A digest tells the texts and what the network reads of them from others."""
+    """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
     frame = [lm.prefix, lm.suffix, lm.tokenizer.mask_token_id]
-    for item, head in zip(items, heads, strict=True):
-        read = [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
+    for place, (item, head) in enumerate(zip(items, heads, strict=True)):
+        read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     settings |= dict(weights=weights_digest(lm.exact or lm.model),
                      dtype="int8" if lm.exact else str(lm.dtype or lm.model.dtype), device=lm.device.type,

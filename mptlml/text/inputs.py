@@ -31,9 +31,15 @@ class Row(NamedTuple):
     cells: list[str]
 
 
+def check_list(texts: object) -> None:
+    """Refuse one string where texts are meant: ValueError."""
+    if isinstance(texts, str):
+        raise ValueError(f"give a list of texts, got the text {texts[:40]!r}")
+
+
 def read_texts(path: Path, column: str | None = None, *, header: bool = True,
                left_out: LeftOut | None = None) -> list[Text]:
-    """The texts of a file, in order; blank ones are left out.
+    """The texts of a file, in order, without blanks at their ends; blank ones are left out.
 
     .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
     sequences, their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is
@@ -48,7 +54,7 @@ def read_texts(path: Path, column: str | None = None, *, header: bool = True,
         found = list(_sequences(_content(path)))
     else:
         found = [Text(line, text) for line, text in enumerate(_content(path).split("\n"), 1)]
-    found = [each._replace(text=each.text.strip()) for each in found if each.text.strip()]
+    found = [each._replace(text=each.text.rstrip()) for each in found if each.text.strip()]
     if not found:
         raise ValueError(f"{path} holds no text")
     return found
@@ -58,7 +64,7 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
                  left_out: LeftOut | None = None) -> Iterator[Row]:
     """Some columns of a table, row by row; blank rows are left out.
 
-    columns: by their names in the first line, or by their numbers from 1. header: whether the first line
+    columns: by their names in the first line, else by their numbers from 1. header: whether the first line
     names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
     delimiter, wanted = DELIMITERS.get(_kind(path), "\t"), columns or []
@@ -68,12 +74,12 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
     try:
         for row in rows:
             line, before = before + 1, rows.line_num
+            if not any(row):
+                continue
             if places is None:
                 places = _places(path, wanted, row, header)
                 if header:
                     continue
-            if not any(row):
-                continue
             if max(places) < len(row):
                 yield Row(line, [row[place] for place in places])
                 continue
@@ -87,11 +93,11 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
 
 def _places(path: Path, columns: Sequence[str], first: list[str], header: bool) -> list[int]:
     """Where in a row the columns are. Raises ValueError: one that there is not."""
+    if header and columns and set(columns) <= set(first):
+        return [first.index(column) for column in columns]
     if columns and all(column.isdecimal() and int(column) > 0 for column in columns):
         return [int(column) - 1 for column in columns]
-    if not header or not columns or set(columns) - set(first):
-        raise ValueError(f"{path} has the columns {', '.join(first)}: say which is meant")
-    return [first.index(column) for column in columns]
+    raise ValueError(f"{path} has the columns {', '.join(first)}: say which is meant")
 
 
 def is_plain(path: Path) -> bool:
@@ -101,7 +107,7 @@ def is_plain(path: Path) -> bool:
 
 def _kind(path: Path) -> str:
     """The ending of a name that says what the file holds, such as .csv, also of x.csv.gz."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
 
 
 def _content(path: Path) -> str:
@@ -120,12 +126,12 @@ def _content(path: Path) -> str:
 def _sequences(content: str) -> Iterator[Text]:
     """The records of FASTA, each by the first word after its >. Raises ValueError: text before the first."""
     record = Text(1, "")
-    for number, line in enumerate(content.splitlines(), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         if line.startswith(">"):
             yield record
             record = Text(number, "", next(iter(line[1:].split()), ""))
         elif record.name is None and line.strip():
             raise ValueError(f"line {number} is no FASTA: a sequence begins with a line of > and its name")
         else:
-            record = record._replace(text=f"{record.text} {' '.join(line.strip())}")
+            record = record._replace(text=f"{record.text} {' '.join(line.strip())}".strip())
     yield record

@@ -26,6 +26,7 @@ from ..curve import RowEstimates, ScoreCurve
 from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
+from .inputs import check_list
 from .passes import NO_TOKEN, Passes, Rows
 from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
@@ -61,7 +62,7 @@ class MaskedLM(Passes):
 
     model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the
     one that it was trained with. Runs without gradients (with them while `model.training` is true).
-    batch_tokens: the most tokens in a forward pass, which bounds the memory; results depend on it by rounding
+    batch_tokens: the most tokens in a forward pass of many, which bounds the memory; results depend on it by rounding
     only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16; what comes out is
     float32 at least. allow_unknown: score the tokenizer's unknown token like any other, instead of refusing
     texts that hold it. int8: on a CPU, linear layers in 8-bit whole numbers, two to three times faster on
@@ -146,6 +147,7 @@ class MaskedLM(Passes):
 
         Raises ValueError: no block of this length, fewer than asked for, or longer than the model takes.
         """
+        check_list(texts)
         if check_count(num_tokens, "num_tokens") > self.max_tokens:
             raise ValueError(f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}")
         most = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks")
@@ -260,6 +262,7 @@ class MaskedLM(Passes):
                 found[texts == own[k]] = mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
             return found
 
+        allocation.check_passes(num_passes, error, allocation.least_passes(max(lengths)))
         short = np.array(lengths) <= allocation.SHORT
         found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
         for i in np.flatnonzero(short):

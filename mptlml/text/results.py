@@ -56,9 +56,9 @@ class Output:
             raise ValueError("say either resume=True or overwrite=True")
         for file in (self.own, settings_file(self.own)):
             check_place(file)
-            if file.exists() and not (self.resume or self.overwrite):
-                raise ValueError(f"{file} exists: "
-                                 "go on with it by resume=True, or replace it by overwrite=True")
+            if file.exists() and not (self.overwrite or self.resume and self.own.exists()):
+                go_on = "" if self.resume else "go on with it by resume=True, or "
+                raise ValueError(f"{file} exists: {go_on}replace it by overwrite=True")
 
 
 def check_place(file: Path) -> None:
@@ -73,7 +73,7 @@ def check_place(file: Path) -> None:
 
 def settings_file(path: Path) -> Path:
     """Where the settings of a file of results lie: scores.settings.json beside scores.jsonl."""
-    return path.with_suffix(".settings.json")
+    return path.with_name(path.name.removesuffix(".jsonl") + ".settings.json")
 
 
 def write_results(output: Output, heads: Sequence[Line], measure: Callable[[range], Sequence[Line]], *,
@@ -158,14 +158,14 @@ def _lines(file: Path, heads: Sequence[Line]) -> dict[int, str]:
                              "choose another file")
         if place is None or not heads[place].items() <= there.items():
             raise ValueError(f"{file} holds results of another text on line {there['line']}, "
-                             "or by another tokenizer: choose another file")
+                             "in another place, or by another tokenizer: choose another file")
         found[place] = line
     return found
 
 
 def _write(file: Path, about: Line, lines: dict[int, str]) -> None:
-    """The file, and its settings beside it. A line names its settings, for a kill between the two."""
+    """The file, and then its settings beside it. A line names its settings, for a kill between the two."""
     whole = "".join(lines[place] for place in sorted(lines))
-    for path, text in ((settings_file(file), json.dumps(about, indent=1) + "\n"), (file, whole)):
+    for path, text in ((file, whole), (settings_file(file), json.dumps(about, indent=1) + "\n")):
         with replacing(path) as new:
             new.write_text(text, encoding="utf-8")

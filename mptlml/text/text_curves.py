@@ -105,12 +105,15 @@ class TextCurve(ScoreCurve):
 
     @property
     def quadrature_error(self) -> float:
-        """How far the area moves when every other size is left out, nats; 0 for a curve of all sizes.
+        """How far the area moves when every other size is left out, nats; 0 for a curve of all sizes, NaN
+        for one of fewer than three, which says nothing.
 
         For a convex or concave curve the error of the area itself is smaller. Noise of the masks is in it too.
         """
         if len(self.sizes) == self.num_tokens:
             return 0.0
+        if len(self.sizes) < 3:
+            return math.nan
         keep = np.unique(np.append(np.arange(0, len(self.sizes), 2), len(self.sizes) - 1))
         coarse = straight_lines(self.sizes[keep], self.num_tokens).sum(1) @ self.mean[keep]
         return abs(float(coarse - self.weights @ self.mean))
