@@ -97,6 +97,9 @@ def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
         found = allocate(lambda rows, blocks, places: rng.standard_normal(places.shape) * scale[blocks, None],
                          np.ones((5, 40)), 1e-9, most, pilot=2, generator=generator)
         assert (found.draws == most // 4 * 4).all()  # whole pairs in each half
+    found = allocate(lambda rows, blocks, places: np.where(places < places[:, ::-1], -1, 1), np.ones((1, 4)), 0.05,
+                     10_000, generator=generator)
+    assert (found.draws == 800).all()  # 2 / 0.05^2, where the variance is known to be 2
 
 
 def test_a_quiet_block_is_not_left_alone(generator):

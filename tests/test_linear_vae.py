@@ -78,6 +78,8 @@ def test_rules_integrate_the_moments_of_the_prior(rule):
 def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
     centres = torch.stack([disc_rule(0.5, generator=generator).nodes.square().sum(-1).min() for _ in range(20)]).sqrt()
     assert centres.max() <= 0.5 / math.sqrt(2) and centres.std() > 0.05
+    for low, high in (disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax() for _ in range(20)):
+        assert -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2  # within the ball, up to a cell from its ends
     assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(1, abs=1e-12)
     assert study.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
 
