@@ -29,6 +29,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow
 import pyarrow.parquet
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from mptlml_book.data.text import _python_reference, make_tokenizer
 
 ROOT = Path(__file__).parents[1]
 BERT = "google-bert/bert-base-uncased"
@@ -68,12 +72,13 @@ class Hub(BaseHTTPRequestHandler):
         if self.fault == "portal":
             return self._send(200, PORTAL)
         parts = [unquote(part) for part in urlsplit(self.path).path.split("/") if part]
-        if parts[:1] == ["api"]:
-            return self._describe(*parts[1:])
+        self._describe(*parts[1:]) if parts[:1] == ["api"] else self._give(parts)
+
+    def _give(self, parts):
+        """A file by its path below the folder, or as it is resolved at a revision."""
         if "resolve" in parts:
-            kind = [] if parts[0] == "datasets" else ["models"]
             at = parts.index("resolve")
-            parts = kind + parts[:at] + parts[at + 2:]
+            parts = ["models"] * (parts[0] != "datasets") + parts[:at] + parts[at + 2:]
         file = self.folder.joinpath(*parts)
         if not file.is_file():
             return self._send(200 if not parts else 404, b"", {"X-Error-Code": "EntryNotFound"})
@@ -130,32 +135,37 @@ def serving(folder, fault=""):
 
 def write_hub(folder, share=1.0, **size):
     """Texts and images, `share` of the real sets' sizes; a tokenizer; random weights of BERT-base or another size."""
-    import torch
-    from transformers import BertConfig, BertForMaskedLM
+    write_glue(Path(folder, "datasets", "nyu-mll", "glue"), share)
+    write_bert(Path(folder, "models", BERT), size)
+    write_images(Path(folder, "mnist"), share)
 
-    from mptlml_book.data.text import _python_reference, make_tokenizer
 
-    folder, draw = Path(folder), random.Random(0)
+def write_glue(folder, share):
+    draw = random.Random(0)
     words = sorted({word for text in topics.values() for word in text.split() if word.isalpha()})
-    glue = folder / "datasets" / "nyu-mll" / "glue"
-    card = ["---", "configs:"]
     for name, splits in SIZES.items():
-        card += [f"- config_name: {name}", "  data_files:"]
+        (folder / name).mkdir(parents=True)
         for split, count in splits.items():
-            card += [f"  - split: {split}", f"    path: {name}/{split}-*"]
-            (glue / name).mkdir(parents=True, exist_ok=True)
             rows = range(max(40, int(share * count)))
             table = {column: [" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in rows]
                      for column in COLUMNS[name]}
             table |= {"label": [0] * len(rows), "idx": [*rows]}
-            pyarrow.parquet.write_table(pyarrow.table(table), glue / name / f"{split}-00000-of-00001.parquet")
-    (glue / "README.md").write_text("\n".join([*card, "---", ""]))
-    bert = folder / "models" / BERT
-    bert.mkdir(parents=True)
-    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(bert)
+            pyarrow.parquet.write_table(pyarrow.table(table), folder / name / f"{split}-0-of-1.parquet")
+    configs = [{"config_name": name, "data_files": [
+        {"split": split, "path": f"{name}/{split}-*"} for split in splits]} for name, splits in SIZES.items()]
+    (folder / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")  # JSON is YAML
+
+
+def write_bert(folder, size):
+    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(folder)
     with torch.random.fork_rng(devices=[]):
-        BertForMaskedLM(BertConfig(**size)).save_pretrained(bert)
-    mirror, pixels = folder / "mnist", np.random.default_rng(0)
+        BertForMaskedLM(BertConfig(**size)).save_pretrained(folder)
+
+
+def write_images(folder, share):
+    """MNIST's files, and Fashion-MNIST's, which are the same."""
+    mnist, pixels = folder / "mnist", np.random.default_rng(0)
+    mnist.mkdir(parents=True)
     for part, count in (("train", 60_000), ("t10k", 10_000)):
         count = max(40, int(share * count))
         drawn = pixels.integers(0, 192, (count, 7, 7), dtype=np.uint8).repeat(4, 1).repeat(4, 2)
@@ -163,10 +173,9 @@ def write_hub(folder, share=1.0, **size):
         drawn[:, :4] = 0  # as the margins of digits are
         contents = {"images-idx3": struct.pack(">IIII", 0x803, count, 28, 28) + drawn.tobytes(),
                     "labels-idx1": struct.pack(">II", 0x801, count) + bytes(k % 10 for k in range(count))}
-        for name in ("mnist", "fashion"):
-            (mirror / name).mkdir(parents=True, exist_ok=True)
-            for kind, content in contents.items():
-                (mirror / name / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, 1, mtime=0))
+        for kind, content in contents.items():
+            (mnist / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, 1, mtime=0))
+    shutil.copytree(mnist, folder / "fashion")
 
 
 STARTUP = """

@@ -47,7 +47,7 @@ def tiny(name, batch_tokens=100):
 
 
 def heard(module, record):
-    """From now on record(what goes in, what comes out) whenever the module is called; remove() ends it."""
+    """record(what goes in, what comes out) whenever the module is called, from now on or in a `with` block."""
     return module.register_forward_hook(lambda module, given, out: record(given[0], out))
 
 
@@ -79,7 +79,7 @@ def same(found, expected, atol=1e-10):
 
 
 def test_the_answer_is_that_of_a_plain_pass(lm, generator):
-    """At masked and at seen tokens, and one by one, over the whole vocabulary."""
+    """At masked and at seen tokens, over the whole vocabulary."""
     ids = lm.encode(SENTENCE)
     view, sizes = lm.at_length(len(ids)), torch.randint(1, len(ids) + 1, (8,), generator=generator)
     observed = random_masks(len(ids), sizes, generator=generator)
@@ -88,14 +88,14 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
     answer = view.conditional_log_prob(ids.double(), observed)
     same(answer, truth[:, range(len(ids)), ids] * ~observed)
     assert (answer[observed] == 0).all() and (answer[~observed] < 0).all()
-    holes = ~torch.eye(len(ids), dtype=torch.bool)
-    alone = [every_word(lm, ids, hole)[j] for j, hole in enumerate(holes)]
-    same(lm.masked_marginals(SENTENCE), torch.stack(alone))
-    unknown, masked = torch.full((1, 2), math.nan), torch.tensor([False, False])
-    assert lm.at_length(2).conditional_log_prob(unknown, masked).isnan().all()  # nobody can say how likely
-    assert lm.at_length(2).conditional_log_prob(unknown[:0], masked).shape == (0, 2)
     value = objectives.eighty_ten_ten(view, ids.expand(9, -1), 2, generator=generator)
     assert value.isfinite() and value < 0
+
+
+def test_an_unknown_token_is_as_likely_as_nobody_can_say(lm):
+    unknown, masked = torch.full((1, 2), math.nan), torch.tensor([False, False])
+    assert lm.at_length(2).conditional_log_prob(unknown, masked).isnan().all()
+    assert lm.at_length(2).conditional_log_prob(unknown[:0], masked).shape == (0, 2)
 
 
 def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
@@ -103,12 +103,14 @@ def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
     for text, value in zip(TEXTS, lm.pseudo_log_likelihood(TEXTS), strict=True):
         ids = lm.encode(text)
         holes = ~torch.eye(len(ids), dtype=torch.bool)
-        same(value, sum(one_at_a_time(lm, ids, mask).sum() for mask in holes))
+        alone = torch.stack([every_word(lm, ids, hole)[j] for j, hole in enumerate(holes)])
+        same(lm.masked_marginals(text), alone)
+        same(value, alone[range(len(ids)), ids].sum())
 
 
 def test_chain_rule_is_that_of_score(lm, generator):
-    """Every order step by step; and the head answers for D tokens an order, not for all that are masked."""
-    ids, answers = lm.encode(SENTENCE), []
+    """Every order step by step."""
+    ids = lm.encode(SENTENCE)
     orders = random_orders(len(ids), 3, generator=generator)
     truth = torch.zeros(3, len(ids)).double()
     for q, order in enumerate(orders):
@@ -116,13 +118,15 @@ def test_chain_rule_is_that_of_score(lm, generator):
             observed = torch.ones(len(ids), dtype=torch.bool).index_fill(0, order[: t + 1], False)
             truth[q, t] = one_at_a_time(lm, ids, observed)[token]
     same(lm.chain_rule(SENTENCE, orders), truth)
-    hook = heard(lm.model.get_output_embeddings(), lambda given, out: answers.append(len(out)))
-    x = torch.stack([ids, ids])
-    spread = order_spread(lm.at_length(len(ids)), x, num_orders=3, generator=generator)
-    hook.remove()
-    assert spread.shape == (2,) and spread[0] == spread[1] > 1e-4 and sum(answers) == 6 * len(ids)
     assert order_gap(truth.sum(-1)) > 1e-4  # the orders disagree
-    assert order_gap(torch.tensor([0.0, -2.0])).item() == pytest.approx(math.log((1 + math.exp(-2)) / 2) + 1)
+
+
+def test_the_head_answers_once_for_each_token_of_an_order(lm, generator):
+    """Not for all that are masked."""
+    ids, answers = lm.encode(SENTENCE), []
+    with heard(lm.model.get_output_embeddings(), lambda given, out: answers.append(len(out))):
+        spread = order_spread(lm.at_length(len(ids)), ids.expand(2, -1), num_orders=3, generator=generator)
+    assert spread.shape == (2,) and spread[0] == spread[1] > 1e-4 and sum(answers) == 6 * len(ids)
 
 
 def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
@@ -134,11 +138,10 @@ def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
         hidden = torch.ones((34, 20)[i], (1, 8)[i], dtype=torch.bool)
         return Rows.hiding(torch.full((hidden.shape[1],), 7), hidden, TOKENIZER.mask_token_id)
 
-    hook = heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given)))
     found = bert.answers([1, 8], [34, 20], rows)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
-    assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
-    assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
-    hook.remove()
+    with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
+        assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
+        assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
 
 
 def test_the_laws(bert):
@@ -149,25 +152,30 @@ def test_the_laws(bert):
         check_model(Case(lambda: bert.at_length(2), 2, values=values, coherent=True))
 
 
-def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
-    """Whatever other texts there are; texts of one length have masks of their own."""
-    def curves(texts):
-        return bert.curves(texts, num_masks=3, generator=torch.Generator().manual_seed(4))
+def curves(lm, texts, seed=4):
+    return lm.curves(texts, num_masks=3, generator=torch.Generator().manual_seed(seed))
 
-    together = curves(TEXTS)
+
+def test_a_curve_has_all_sizes_and_the_noise_of_its_masks(bert):
+    together = curves(bert, TEXTS)
     for text, curve in zip(TEXTS, together, strict=True):
         assert curve.sizes.tolist() == [*range(1, len(bert.encode(text)) + 1)] and curve.quadrature_error == 0
         np.testing.assert_allclose(curve.mean[-1], curve.scores[-1], atol=1e-10)  # all is hidden: no noise
         np.testing.assert_allclose(curve.variance, curve.scores.var(1, ddof=1) / 3, atol=1e-12)
     assert (together[0].variance[1:-1] > 1e-8).all()
-    one, two = curves([SENTENCE] * 2)
+    single = bert.curve(SENTENCE, generator=torch.Generator().manual_seed(4))
+    assert single.scores.shape == (len(single.sizes), 1)  # one mask a size, where none are asked for
+
+
+def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
+    """Whatever other texts there are; texts of one length have masks of their own."""
+    one, two = curves(bert, [SENTENCE] * 2)
     assert (one.scores[1:-1] != two.scores[1:-1]).any(1).all()
-    np.testing.assert_allclose(curves([SENTENCE, "a dog ran"])[0].scores, one.scores, rtol=0, atol=1e-12)
+    first, _ = curves(bert, [SENTENCE, "a dog ran"])
+    np.testing.assert_allclose(first.scores, one.scores, rtol=0, atol=1e-12)
     alone = [bert.curve(SENTENCE, num_masks=3, generator=torch.Generator().manual_seed(seed)).scores
              for seed in (4, 4, 5)]
     assert np.array_equal(alone[0], alone[1]) and (alone[1] != alone[2]).any()
-    single = bert.curve(SENTENCE, generator=torch.Generator().manual_seed(4))
-    assert single.scores.shape == (len(single.sizes), 1)  # one mask a size, where none are asked for
 
 
 def steep(every):
@@ -243,9 +251,8 @@ def test_rate_curve_scores_what_it_says(bert, generator):
     """Text by text and mask by mask: what was hidden is read off the passes, and scored by plain ones."""
     lm, shown = tiny("BERT", 8), []
     corpus = lm.sentences(TEXTS[:2])
-    hook = heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[0, 1:-1]))
-    scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
-    hook.remove()
+    with heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[0, 1:-1])):
+        scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
     order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))  # the shorter text first, its rates in turn
     for i, part in zip(order, (shown[:4], shown[4:]), strict=True):
         truth = [one_at_a_time(lm, corpus.rows[i], row != TOKENIZER.mask_token_id) for row in part]
@@ -358,41 +365,48 @@ def test_a_network_without_its_tokenizer_is_refused(tmp_path):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
 
 
-def test_training_alone_and_as_a_distributed_module(generator):
-    """In training mode alone there are gradients, for every parameter. Passes go through the wrapper, where
-    those of several processes meet; here there is one. float32 stays so.
-    """
-    lm = made()
-    x = torch.stack([lm.encode(SENTENCE)] * 2)
-    answer = lm.at_length(x.shape[1]).conditional_log_prob(x, x < 0)
+@pytest.fixture
+def one_process():
+    """The group of processes in which this is the only one."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def gradients(lm):
+    """Of an objective in training mode, for every parameter."""
+    ids = lm.encode(SENTENCE)
+    lm.model.train()
+    lm.model.zero_grad()
+    generator = torch.Generator().manual_seed(1)
+    objectives.stratified_size(lm.at_length(len(ids)), ids.expand(2, -1), generator=generator).backward()
+    return [p.grad.clone() for p in lm.model.parameters()]
+
+
+def test_there_are_gradients_in_training_mode_alone(one_process):
+    """Passes go through a distributed module, where those of several processes meet; here there is one."""
+    lm, calls = made(), []
+    ids = lm.encode(SENTENCE)
+    answer = lm.at_length(len(ids)).conditional_log_prob(ids, ids < 0)
     assert answer.dtype == torch.float32 and not answer.requires_grad
-
-    def gradients(lm):
-        lm.model.train()
-        lm.model.zero_grad()
-        generator.manual_seed(1)
-        objectives.stratified_size(lm.at_length(x.shape[1]), x, generator=generator).backward()
-        return [p.grad.clone() for p in lm.model.parameters()]
-
     alone = gradients(lm)
     assert all(grad.isfinite().all() for grad in alone)
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        wrapped = torch.nn.parallel.DistributedDataParallel(lm.model)
-        calls = []
-        wrapped.register_forward_hook(lambda *given: calls.append(given))
-        for one, other in zip(gradients(MaskedLM(wrapped, TOKENIZER)), alone, strict=True):
-            torch.testing.assert_close(one, other)
-    finally:
-        torch.distributed.destroy_process_group()
+    wrapped = torch.nn.parallel.DistributedDataParallel(lm.model)
+    wrapped.register_forward_hook(lambda *given: calls.append(given))
+    torch.testing.assert_close(gradients(MaskedLM(wrapped, TOKENIZER)), alone)
     assert calls
-    long = made(transformers.BertConfig(**SMALL | dict(max_position_embeddings=300)))
-    long.model.train()  # dropout answers otherwise each time, and is not taken for padding that is seen
-    padded = torch.stack([x[0], x[0].where(torch.arange(6) < 4, PAD)]).repeat_interleave(30, 1)
-    with torch.random.fork_rng(devices=[]):
-        assert long.at_length(180).conditional_log_prob(padded, padded == PAD).isfinite().all()
     with pytest.raises(ValueError, match="use DistributedDataParallel"):
         MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER)
+
+
+def test_dropout_is_not_taken_for_padding_that_is_seen():
+    """Though with it a network in training answers otherwise each time."""
+    long = made(transformers.BertConfig(**SMALL | dict(max_position_embeddings=300)))
+    long.model.train()
+    ids = long.encode(SENTENCE)
+    padded = torch.stack([ids, ids.where(torch.arange(6) < 4, PAD)]).repeat_interleave(30, 1)
+    with torch.random.fork_rng(devices=[]):
+        assert long.at_length(180).conditional_log_prob(padded, padded == PAD).isfinite().all()
 
 
 def test_a_row_that_ends_in_padding_answers_as_it_does_alone(bert, generator):

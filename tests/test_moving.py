@@ -61,32 +61,44 @@ def test_the_script_averages_masks_as_the_theorem_says(data):
     assert [len(data["mask"]["hidden"]), data["mask"]["words"][data["mask"]["hidden"][0]]] == [1, "dogs"]
 
 
-def test_the_networks_in_the_page_and_the_language_answer_as_in_python(data):
-    found, truth, generator = data["network"], language(), torch.Generator().manual_seed(5)
-    sentences = truth.sample(6, generator=generator)
-    seen = torch.rand(6, 32, generator=generator) < torch.arange(6)[:, None] / 5  # from nothing to everything
-    for network in found["networks"]:
-        whole, at, weights = np.frombuffer(base64.b64decode(network["weights"]), np.int8), 0, {}
-        net = MaskedTransformer(32, len(WORDS), generator=generator)
-        for name, weight in net.named_parameters():
-            rows, columns, most = network["shapes"][name]
-            assert (rows, columns) == (weight.numel() // columns, weight.shape[-1])
-            part = whole[at:at + rows * (columns + 1)].reshape(rows, columns + 1).astype(np.float32)
-            part = most / 127**2 * part[:, :1] * part[:, 1:]
-            at, weights[name] = at + rows * (columns + 1), torch.tensor(part).reshape(weight.shape)
-        assert at == len(whole)
-        net.load_state_dict(weights, strict=False)
-        expected = net.vocabulary_log_prob(sentences, seen).detach()
-        for j in range(6):
+@pytest.fixture
+def sentences(generator):
+    """Six of the language, each with what is seen of it, from nothing to everything."""
+    seen = torch.rand(6, 32, generator=generator) < torch.arange(6)[:, None] / 5
+    return [*zip(language().sample(6, generator=generator), seen, strict=True)]
+
+
+def unpacked(weights, shapes):
+    """The network of eight-bit weights, as packing.eight_bits describes them."""
+    net = MaskedTransformer(32, len(WORDS), generator=torch.Generator())
+    left = np.frombuffer(weights, np.int8).astype(np.float32)
+    for name, weight in net.named_parameters():
+        rows, columns, most = shapes[name]
+        assert (rows, columns) == (weight.numel() // columns, weight.shape[-1])
+        part, left = np.split(left, [rows * (columns + 1)])
+        units, numbers = np.split(part.reshape(rows, columns + 1), [1], axis=1)
+        weight.data = torch.tensor(most / 127**2 * units * numbers).reshape(weight.shape)
+    assert len(left) == 0
+    return net
+
+
+def test_the_networks_in_the_page_answer_as_in_python(data, sentences):
+    for network in data["network"]["networks"]:
+        net = unpacked(base64.b64decode(network["weights"]), network["shapes"])
+        for row, seen in sentences:
             code = "kind.forward(kind.decode(value[0]), value[1], value[2]).map((v) => [...v])"
-            answers = run_script("network", code, [network, sentences[j].tolist(), seen[j].tolist()])
-            assert np.array(answers) == pytest.approx(expected[j].numpy(), abs=1e-4)
-    for j in range(6):
-        row = sentences[j]
-        exact = run_script("network", "kind.exact(...value)", [found["language"], row.tolist(), seen[j].tolist()])
-        assert exact["logProb"] == pytest.approx(truth.log_prob(row, seen[j]).item(), abs=1e-5)
-        hidden = truth.vocabulary_log_prob(row, seen[j])[~seen[j]].numpy()
-        assert np.array(exact["answers"])[~seen[j]] == pytest.approx(hidden, abs=1e-5)
+            answers = run_script("network", code, [network, row.tolist(), seen.tolist()])
+            expected = net.vocabulary_log_prob(row, seen).detach().numpy()
+            assert np.array(answers) == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_language_in_the_page_answers_as_in_python(data, sentences):
+    truth, tables = language(), data["network"]["language"]
+    for row, seen in sentences:
+        found = run_script("network", "kind.exact(...value)", [tables, row.tolist(), seen.tolist()])
+        assert found["logProb"] == pytest.approx(truth.log_prob(row, seen).item(), abs=1e-5)
+        hidden = truth.vocabulary_log_prob(row, seen)[~seen].numpy()
+        assert np.array(found["answers"])[~seen] == pytest.approx(hidden, abs=1e-5)
 
 
 def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
@@ -99,17 +111,22 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
         assert ((after - before).abs() <= 0.501 * unit).all()
 
 
-def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(reader, built_site):
+@pytest.fixture(scope="module")
+def figure(reader, built_site):
+    """Where one writes, with a sentence that was begun; its numbers are not asked for before it is near."""
     page, weights = reader.new_page(), []
     page.on("request", lambda request: request.url.endswith("/11_known_language.js") and weights.append(request.url))
     page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
     figure = page.locator("[data-kind=network]")
-    assert weights == []  # until the figure is near
+    assert weights == []
     figure.scroll_into_view_if_needed()
-    readout, field = figure.locator(".moving-readout"), figure.locator("textarea")
-    field.press("Control+a")
+    figure.locator("textarea").press("Control+a")
     page.keyboard.type("The boat drifts and a dog\n")
-    words = field.input_value().split()
+    return figure
+
+
+def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(figure):
+    words, readout = figure.locator("textarea").input_value().split(), figure.locator(".moving-readout")
     assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
     exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
     readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
@@ -117,12 +134,15 @@ def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(reade
     readout.get_by_text("64 masks").wait_for()
     figure.get_by_role("button", name="Add 64 masks").click()
     readout.get_by_text("128 masks").wait_for()
+
+
+def test_words_are_hidden_by_keys_and_are_one_stop_for_tab(figure):
     boat = figure.get_by_role("button", name="boat", exact=True).first
     before = boat.get_attribute("aria-pressed")
     boat.press("Enter")
     assert {before, boat.get_attribute("aria-pressed")} == {"false", "true"}
-    assert figure.locator(".moving-words button[tabindex='0']").all_text_contents() == ["boat"]  # one stop for Tab
-    page.keyboard.press("ArrowRight")
+    assert figure.locator(".moving-words button[tabindex='0']").all_text_contents() == ["boat"]
+    boat.press("ArrowRight")
     assert figure.locator("button:focus").inner_text() == "drifts"
 
 
