@@ -54,6 +54,15 @@ def lines(data, noise, steps, scheme, seed):
                        images=each)
 
 
+def metropolis_step(vae, x, z, log_likelihood, warmth, root, generator):
+    """z [S, N, K] and log p(x | z) after a step towards p(z) p(x | z)^warmth, of `root` times normal numbers."""
+    proposed = z + (root @ randn(z.shape, z, generator)[..., None]).squeeze(-1)
+    value = vae.token_log_prob(x, proposed).sum(-1)
+    gain = warmth * (value - log_likelihood) + 0.5 * (z.square() - proposed.square()).sum(-1)
+    accept = rand(gain.shape, x, generator).log() < gain
+    return torch.where(accept[..., None], proposed, z), torch.where(accept, value, log_likelihood)
+
+
 @torch.no_grad()
 def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
     """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
@@ -80,12 +89,7 @@ def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
         root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(z.shape[-1]).to(z))
         step = 2.4 / math.sqrt(z.shape[-1]) * root  # best for a normal density (Roberts, Gelman & Gilks 1997)
         for _ in range(num_moves):
-            proposed = z + (step @ randn(z.shape, z, generator)[..., None]).squeeze(-1)
-            value = vae.token_log_prob(x, proposed).sum(-1)
-            gain = warmth * (value - log_likelihood) + 0.5 * (z.square() - proposed.square()).sum(-1)
-            accept = rand(gain.shape, x, generator).log() < gain
-            z = torch.where(accept[..., None], proposed, z)
-            log_likelihood = torch.where(accept, value, log_likelihood)
+            z, log_likelihood = metropolis_step(vae, x, z, log_likelihood, warmth, step, generator)
     return total
 
 

@@ -18,6 +18,8 @@ of every size; what a way would take follows from these scores: by its variance,
 REPEATS times from them as the library draws masks, which also tells the error that came out.
 """
 
+from itertools import chain, product
+
 import numpy as np
 import torch
 from scipy import stats
@@ -36,34 +38,40 @@ from .results import Table
 NUM_SEEDS, NUM_TEXTS, NOISE_TEXTS, NUM_MASKS, NUM_ORDERS = 10, 256, 16, 4, 16
 REAL = {"germline gene": "gene 0", "complete chain": "trastuzumab heavy"}
 TEXTS = ("exact language", *TWO, *REAL)
+READING = "reading", "places", "passes", "value", "error"
 MASKS, ORDERS, REPEATS, ERRORS = 24, 24, 1000, (1.0, 0.1)
 
 
 def orders(scheme, rate, seed):
     """The lines of a network."""
     net, truth, generator = network(scheme, seed), language(), draws.seeded(seed, 3)
-    length, texts = net.num_tokens, truth.sample(NUM_TEXTS, generator=generator)
-    log_p, some = truth.log_prob(texts), texts[:NOISE_TEXTS]
+    texts = truth.sample(NUM_TEXTS, generator=generator)
+    readings = chain(noise(net, texts[:NOISE_TEXTS], generator), ways_to_write(net, truth, texts, generator))
+    for reading in readings:
+        yield dict(scheme=scheme, rate=rate, seed=seed) | dict(zip(READING, reading, strict=True))
 
-    def line(reading, places, passes, value, error=""):
-        return dict(scheme=scheme, rate=rate, seed=seed, reading=reading, places=places, passes=passes, value=value,
-                    error=error)
 
-    moments = study.score_moments(net, some, NUM_MASKS, generator=generator)
-    chain = chain_rule(net, some, random_orders(length, NUM_ORDERS, generator=generator)).sum(-1).double()
-    yield line("strata", "", length, study.by_size(moments, length, strata=length).mean() ** 0.5)
-    yield line("chain rule", "", length, chain.var(0).mean().item() ** 0.5)
-    for places in study.PLACES:
-        for passes in (8, length):
-            steps = equal_steps(length, passes)
-            own, log_q = study.unmask(net, steps, places=places, num_rows=NUM_TEXTS, generator=generator)
-            own_p = truth.log_prob(own)
-            found = {"log p": own_p}
-            if places != "surest word":
-                read = study.unmask(net, steps, texts, places=places, generator=generator)[1]
-                found |= {"log q": log_q, "writes": log_q - own_p, "reads": log_p - read}
-            for reading, value in found.items():
-                yield line(reading, places, passes, value.mean().item(), value.std().item() / len(value) ** 0.5)
+def noise(net, texts, generator):
+    """A READING of each way to an area, without places and error."""
+    length = net.num_tokens
+    moments = study.score_moments(net, texts, NUM_MASKS, generator=generator)
+    along = chain_rule(net, texts, random_orders(length, NUM_ORDERS, generator=generator)).sum(-1).double()
+    yield "strata", "", length, study.by_size(moments, length, strata=length).mean() ** 0.5, ""
+    yield "chain rule", "", length, along.var(0).mean().item() ** 0.5, ""
+
+
+def ways_to_write(net, truth, texts, generator):
+    """Each READING of what the network writes and reads."""
+    for places, passes in product(study.PLACES, (8, net.num_tokens)):
+        steps = equal_steps(net.num_tokens, passes)
+        own, log_q = study.unmask(net, steps, places=places, num_rows=NUM_TEXTS, generator=generator)
+        own_p = truth.log_prob(own)
+        found = {"log p": own_p}
+        if places != "surest word":
+            read = study.unmask(net, steps, texts, places=places, generator=generator)[1]
+            found |= {"log q": log_q, "writes": log_q - own_p, "reads": truth.log_prob(texts) - read}
+        for reading, value in found.items():
+            yield reading, places, passes, value.mean().item(), value.std().item() / len(value) ** 0.5
 
 
 def text_of(name):
@@ -86,25 +94,28 @@ def scores(model, text, generator):
     return found.reshape(-1, MASKS).numpy()
 
 
+def variances(table, along):
+    """Of an area from one pass, by each way, from the scores [D, masks] and the sums along orders."""
+    deviation = table.std(1, ddof=1)
+    moments = study.Moments(table.mean(1)[None], deviation[None] ** 2)
+    spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
+    return {"sizes spread evenly": len(table) * (deviation**2).sum(), "rates spread evenly": spread,
+            "orders": len(table) * along.var().item(), "noise known": deviation.sum() ** 2}
+
+
 def passes(name):
     """The lines of a text."""
-    generator = draws.seeded(12, TEXTS.index(name))
+    generator, rng = draws.seeded(12, TEXTS.index(name)), np.random.default_rng(12)
     model, text = text_of(name)
     size, table = model.num_tokens, scores(model, text, generator)
-    noise = table.std(1, ddof=1)
     along = chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
-    moments = study.Moments(table.mean(1)[None], noise[None] ** 2)
-    spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
-    variance = {"sizes spread evenly": size * (noise**2).sum(), "rates spread evenly": spread,
-                "orders": size * along.var().item(), "noise known": noise.sum() ** 2}
-    rng = np.random.default_rng(12)
 
     def line(error, way, passes, found="", bias="", covered=""):
         return dict(text=name, tokens=size, error=error, way=way, passes=round(passes), found=found, bias=bias,
                     covered=covered)
 
     for error in ERRORS:
-        for way, value in variance.items():
+        for way, value in variances(table, along).items():
             yield line(error, way, max(value / error**2, size if way == "orders" else 1))
         found = areas(lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
                       np.full(REPEATS, size), 10**7, error, generator)

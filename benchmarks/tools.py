@@ -87,6 +87,23 @@ def alone(folder, network, score, tool):
     print(json.dumps([version(tool.split(",")[0]), scores, seconds, most / 1024]))
 
 
+def run(python, folder, network, score, repeat):
+    """The lines of one score, a tool each."""
+    ours = []
+    for tool in [tool for tool in TOOLS if (tool, score) != ("lmppl", "within words")]:
+        command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
+        done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
+        if done.returncode:  # lmppl reads a text with a mask anew, and pieces of words do not come back
+            yield dict(zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True))
+            continue
+        which, scores, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
+        ours = ours or scores
+        other = [[sum(text) / len(text)] for text in ours] if tool == "lmppl" else ours
+        apart = max(abs(a - b) for a, b in zip(chain(*scores), chain(*other), strict=True))
+        values = network, score, repeat, tool, which, round(seconds, 2), round(megabytes), apart
+        yield dict(zip(FIELDS, values, strict=True))
+
+
 def main(python="", *words):
     if words:
         return alone(python, *words)
@@ -96,21 +113,5 @@ def main(python="", *words):
         sys.exit("give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one")
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder))
-
-        def run(network, score, repeat):
-            ours = []
-            for tool in [tool for tool in TOOLS if (tool, score) != ("lmppl", "within words")]:
-                command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
-                done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
-                if done.returncode:  # lmppl reads a text with a mask anew, and pieces of words do not come back
-                    yield dict(zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True))
-                    continue
-                which, scores, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
-                ours = ours or scores
-                other = [[sum(text) / len(text)] for text in ours] if tool == "lmppl" else ours
-                apart = max(abs(a - b) for a, b in zip(chain(*scores), chain(*other), strict=True))
-                values = network, score, repeat, tool, which, round(seconds, 2), round(megabytes), apart
-                yield dict(zip(FIELDS, values, strict=True))
-
         units = [(*asked, repeat) for repeat in range(REPEATS) for asked in ASKED]
-        write("tools", Table(run, lambda: units))
+        write("tools", Table(partial(run, python, folder), lambda: units))
