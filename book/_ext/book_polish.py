@@ -54,26 +54,36 @@ def unbroken(text):
 def _write_numbers(app, doctree, docname):
     """True minus signs; no line ends beside ± or ×, or between a formula and what closes it."""
     for node in list(doctree.findall(nodes.inline)):
-        if "pasted-text" in node["classes"]:
-            node[:] = [nodes.Text(minus(node.astext()))]
-        after = node.next_node(descend=False, siblings=True)
-        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
-            node += nodes.Text("%")
-            after.parent.replace(after, nodes.Text(after[1:]))
+        _write_value(node)
     for text in list(doctree.findall(nodes.Text)):
         verbatim = isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw))
         if re.search("[±×]", text) and not verbatim:
             text.parent.replace(text, nodes.Text(unbroken(text)))
     for formula in doctree.findall(nodes.math):
-        before = formula.parent[formula.parent.index(formula) - 1] if formula.parent.index(formula) else None
-        if isinstance(before, nodes.Text) and before.endswith("("):
-            formula[:] = [nodes.Text(f"\\text{{(}}{formula.astext()}")]
-            before.parent.replace(before, nodes.Text(before[:-1]))
-        after = formula.next_node(nodes.Text, descend=False, siblings=True)
-        closing = re.match(r"[.,;:?!)]+", after or "")
-        if closing and formula.parent.index(after) == formula.parent.index(formula) + 1:
-            formula[:] = [nodes.Text(f"{formula.astext()}\\text{{{closing[0]}}}")]
-            after.parent.replace(after, nodes.Text(after[closing.end():]))
+        _embrace(formula)
+
+
+def _write_value(node):
+    if "pasted-text" in node["classes"]:
+        node[:] = [nodes.Text(minus(node.astext()))]
+    after = node.next_node(descend=False, siblings=True)
+    if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
+        node += nodes.Text("%")
+        after.parent.replace(after, nodes.Text(after[1:]))
+
+
+def _embrace(formula):
+    """Move a bracket that opens before a formula, and signs that close it, into it."""
+    place = formula.parent.index(formula)
+    before = formula.parent[place - 1] if place else None
+    if isinstance(before, nodes.Text) and before.endswith("("):
+        formula[:] = [nodes.Text(f"\\text{{(}}{formula.astext()}")]
+        before.parent.replace(before, nodes.Text(before[:-1]))
+    after = formula.next_node(nodes.Text, descend=False, siblings=True)
+    closing = re.match(r"[.,;:?!)]+", after or "")
+    if closing and formula.parent.index(after) == place + 1:
+        formula[:] = [nodes.Text(f"{formula.astext()}\\text{{{closing[0]}}}")]
+        after.parent.replace(after, nodes.Text(after[closing.end():]))
 
 
 def _add_scripts(app, pagename, templatename, context, doctree):
