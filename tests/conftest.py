@@ -14,8 +14,12 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
+from fakes import saved_network
+from playwright.sync_api import sync_playwright
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
+
+from mptlml.text import MaskedLM
 
 DESKTOP = {"width": 1280, "height": 900}
 torch.set_num_threads(1)
@@ -95,7 +99,7 @@ def page(built_site):
     return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
-SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_worked_page", "test_corpus_scores"]
+SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_contributing", "test_corpus_scores"]
 
 
 def pytest_collection_modifyitems(items):
@@ -117,8 +121,6 @@ def chromium():
 @pytest.fixture(scope="module")
 def reader(chromium):
     """A browser session of its own, on a screen, in light colours, for a reader who asked for less motion."""
-    from playwright.sync_api import sync_playwright
-
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
         context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
         context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
@@ -134,8 +136,6 @@ def generator():
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Where a tiny masked language model of a few words lies, as transformers saves one."""
-    from fakes import saved_network
-
     where = tmp_path_factory.mktemp("model")
     saved_network(where, "the cat sat on the mat a dog ran")
     return where
@@ -144,8 +144,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="session")
 def lm(folder):
     """The model of `folder`, for tests that leave it as it is."""
-    from mptlml.text import MaskedLM
-
     return MaskedLM.from_pretrained(str(folder), local_files_only=True)
 
 

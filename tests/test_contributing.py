@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import book_digest
 import jupytext
 import nbformat
+import pandas as pd
 import pytest
 import yaml
 from fakes import saved_network
@@ -20,7 +22,10 @@ from packaging.utils import canonicalize_name
 
 import mptlml
 from benchmarks import results
+from benchmarks.score_your_own import BLOCK, PAGE
 from benchmarks.tables import TABLES
+from mptlml.text import command
+from mptlml.text.results import read_results
 from mptlml_book.report.claims import claims
 
 ROOT = Path(__file__).parents[1]
@@ -59,6 +64,24 @@ def test_the_readme_scores_a_masked_language_model(tmp_path, capsys):
     exec(blocks("README.md")[1].replace("google-bert/bert-base-uncased", str(tmp_path)), {})
     said = capsys.readouterr().out
     assert re.match(r"-[\d.]+ \+- [\d.]+\ntensor\(\[-[\d.]+.*\n\[Comparison\(difference=", said)
+
+
+def test_the_page_score_your_own_network_runs_as_it_stands(tmp_path, monkeypatch, capsys):
+    """With a tiny network in place of Chapter 13's."""
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text(encoding="utf-8")
+    blocks = BLOCK.findall(page)
+    assert [kind for kind, *_ in blocks] == ["python", "bash", "python", "bash", "python"]
+    saved_network(tmp_path / "network", "E V Q L V E S A C D F G H I K M N P R T W Y")
+    make = re.sub(r"(?s)lm = .*?genes = .*?\n", "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n", blocks[0][1])
+    for (kind, code, _, text) in [("python", make, "", ""), *blocks[1:]]:
+        exec(code, {}) if kind == "python" else command.main(shlex.split(code)[1:])
+        found = capsys.readouterr().out
+        assert re.sub(r"\S*\d\S*", "", found).split()[:6] == re.sub(r"\S*\d\S*", "", text).split()[:6] or not text
+    assert len(pd.read_json(tmp_path / "scores.jsonl", lines=True)) == 3 and (tmp_path / "curve.svg").is_file()
+    fields = {field for name in ("scores", "pairs") for field in read_results(tmp_path / f"{name}.jsonl")[0]}
+    for field in fields | {"spellings", "token_scores", "left_to_right"}:
+        assert f"`{field}`" in page, field
 
 
 def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):

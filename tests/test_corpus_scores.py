@@ -102,15 +102,14 @@ def test_the_mean_curve_is_a_mean_over_texts():
     np.testing.assert_allclose(mean_curve(lines, np.array([0.5, 0.75, 1])), [-7, -8, -9])
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, pairs):
-    """A unit is in the file when the next begins, and is not asked again; one whose lines were cut off is."""
-    def run(path, **how):
-        if pairs:
-            return compare_corpus(lm, PAIRS, Output(path, **how), num_passes=208)
-        return score(lm, path, **how)
+def compare_all(lm, path, **how):
+    return compare_corpus(lm, PAIRS, Output(path, **how), num_passes=208)
 
-    whole, path, begun = run(tmp_path / "whole.jsonl").read_bytes(), tmp_path / "s.jsonl", []
+
+@pytest.mark.parametrize("run", [score, compare_all])
+def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, run):
+    """A unit is in the file when the next begins, and is not asked again; one whose lines were cut off is."""
+    whole, path, begun = run(lm, tmp_path / "whole.jsonl").read_bytes(), tmp_path / "s.jsonl", []
     seeded = draws.seeded
 
     def seeded_or_killed(*given):
@@ -122,13 +121,13 @@ def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, pair
 
     monkeypatch.setattr(corpus_scores.draws, "seeded", seeded_or_killed)
     with pytest.raises(KeyboardInterrupt):
-        run(path)
+        run(lm, path)
     assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:UNIT])
     with path.open("ab") as file:
         file.write(whole[path.stat().st_size:][:30])
     assert len(read_results(path)) == UNIT  # of a file that is being written
     begun.append(None)
-    run(path, resume=True)
+    run(lm, path, resume=True)
     assert begun == [0, UNIT, None, UNIT, 2 * UNIT] and path.read_bytes() == whole
 
 

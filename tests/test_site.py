@@ -171,7 +171,6 @@ def test_code_that_shows_nothing_stands_back(reader, built_site):
         assert cell.locator("pre").first.is_visible()
         button.click()
     assert not page.locator("details.above-input > summary:visible").count()
-    page.close()
 
 
 @pytest.mark.parametrize(("query", "first"), [
@@ -191,7 +190,6 @@ def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site
     assert {mark.lower() for mark in page.locator(".highlighted:not(rect)").all_text_contents()} == {query.lower()}
     shown = "Search.htmlToText('<div role=\"main\">a <span class=\"math\">x_j</span>b</div>')"
     assert page.evaluate(shown) == "a b"  # what search quotes has no TeX
-    page.close()
 
 
 def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site):
@@ -215,7 +213,6 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site
     link.click()
     cell.locator("div.cell_input", has_text='report.claim(f"table1-p{P}"').wait_for()
     assert not story.is_visible()
-    page.close()
 
 
 def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_site):
@@ -227,7 +224,6 @@ def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_
         assert not card.locator("[id]").count()
         page.mouse.move(0, 0)
         card.wait_for(state="hidden")
-    page.close()
 
 
 def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(reader, built_site):
@@ -238,7 +234,6 @@ def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(reader, bui
     for event, expected in (("beforeprint", ["light", True]), ("afterprint", ["dark", False])):
         page.evaluate(f"dispatchEvent(new Event('{event}'))")
         assert page.evaluate(state) == expected
-    page.close()
 
 
 def test_every_link_inside_the_book_has_its_target(soups):
