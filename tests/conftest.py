@@ -99,7 +99,7 @@ def page(built_site):
     return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
-SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_contributing", "test_corpus_scores"]
+SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_corpus_scores"]
 
 
 def pytest_collection_modifyitems(items):

@@ -49,8 +49,7 @@ def test_the_domains_differ_where_they_say(generator):
 def test_the_probe_is_that_of_scikit_learn(generator):
     inputs = 3 * torch.randn(2, 60, 5, generator=generator, dtype=torch.float64)
     labels = torch.randint(3, (2, 60), generator=generator)
-    found = study.probe(inputs, labels, 3)
-    for weight, x, y in zip(found, inputs, labels, strict=True):
+    for weight, x, y in zip(study.probe(inputs, labels, 3), inputs, labels, strict=True):
         theirs = LogisticRegression(C=1, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(study.with_constant(x), y)
         assert torch.allclose(weight, torch.from_numpy(theirs.coef_.T), atol=1e-5)
     # labels that are separated or missing

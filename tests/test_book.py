@@ -27,9 +27,7 @@ from mptlml_book.report.claims import KINDS, VERDICTS, claims
 from mptlml_book.report.records import MIME
 
 ROOT = Path(__file__).parents[1]
-
 SITE = ROOT / "_build" / "html"
-CHAPTERS = book_digest.chapters()
 CLAIMS = claims(ROOT / "book" / "claims.yml")
 FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
 SCHEMA = json.loads(book_records.SCHEMA.read_text())
@@ -43,7 +41,7 @@ def test_a_chapter_passes_under_nbmake():
 
 # A digest knows what its chapter depends on, and nothing else -----------------------------------------------
 
-EVERY = {path.stem[:2] for path in CHAPTERS}
+EVERY = {path.stem[:2] for path in book_digest.chapters()}
 EDITS = {  # file: (what is put in place of what, the chapters that run)
     "mptlml/models/hmm.py": (None, {"01", "11", "12", "13", "14"}),
     "mptlml/models/deep_vae.py": (None, {"09"}),
@@ -210,13 +208,10 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
     """By a kill or a closed terminal, which do what Ctrl-C does; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow")
-    code = "import functools, pathlib, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n" \
-           f"sys.argv = ['x', '--jobs', '2']; sys.path.insert(0, {str(ROOT / 'book' / '_ext')!r})\n" \
-           f"import book_execute; root = pathlib.Path({str(little_book)!r})\n" \
-           "book_execute.execute = functools.partial(book_execute.execute, root=root); sys.exit(book_execute.main())"
+    program = shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
+    command = ["env", "--default-signal=HUP", sys.executable, program]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with (little_book / "said").open("w") as out:
-        command = [sys.executable, "-c", code]
         running = psutil.Popen(command, start_new_session=True, stdout=out, stderr=out, env=env)
     below, last = [], time.monotonic() + 300
     try:
@@ -230,9 +225,8 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
         left = [process for process in [running, *below] if is_at_work(process)]
         for process in left:
             process.kill()
-        said = (little_book / "said").read_text()
-        print(said)
-    assert below and not left
+    said = (little_book / "said").read_text()
+    assert below and not left, said
     assert said.endswith("stopped; chapters that had passed are kept\n") and "Traceback" not in said
     assert book_execute.executed_chapter(quick, little_book)
     assert not book_execute.executed_chapter(slow, little_book)
@@ -318,8 +312,6 @@ def test_a_name_is_glued_once_in_the_book(built_site):
 
 
 LEFT_RAW = re.compile(r"\{[a-z]+(?::[a-z]+)?\}`|\$[^$\n]{1,80}\$|\\\(|\\(?:frac|mathbf|sum|log)\b|\]\(#|:::")
-
-
 REMOTE = re.compile(r"""\b(?:src|srcset|poster)=["'](?:https?:)?//|(?:url\(|@import )\s*["']?(?:https?:)?//""")
 
 

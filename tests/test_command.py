@@ -301,5 +301,5 @@ def test_each_process_of_a_launcher_takes_a_gpu_of_its_own(gpus, rank, device, m
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     if rank is not None:
         monkeypatch.setenv("LOCAL_RANK", rank)
-    given = command._parser().parse_args(["score", "t.txt", "--model", "m", "-o", "s.jsonl"])
-    assert given.device == device
+    words = ["score", "t.txt", "--model", "m", "-o", "s.jsonl"]
+    assert command._parser().parse_args(words).device == device

@@ -55,8 +55,7 @@ def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generat
 
 def test_more_are_hidden_than_scored(generator):
     """All rows hide 7 of 10 tokens; the mean over the 3 scored ones is that over all tokens, times D: -55."""
-    draw = partial(study.hide_more, hidden=7, scored=3, generator=generator)
-    values, sizes = values_of(draw, ten_tokens())
+    values, sizes = values_of(partial(study.hide_more, hidden=7, scored=3, generator=generator), ten_tokens())
     assert (sizes == 7).all() and averages_to_55(values)
     # three tokens of ten without replacement: 10 times a mean with variance 8.25 / 3 * 7 / 9, over 20 rows
     assert values.std() == pytest.approx(10 * math.sqrt(8.25 / 3 * 7 / 9 / 20), rel=0.2)

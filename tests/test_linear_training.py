@@ -53,8 +53,7 @@ def test_weights_make_up_for_the_odds_of_the_sizes(generator):
 def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, weights):
     """One mask of each size, the same for all rows."""
     used, x = LinearVAE(*weights, disc_rule(0.4, 4.0)), digits.rows[:6]
-    sizes = torch.tensor([1, 9, 64])
-    observed = study.random_masks(64, sizes, generator=torch.Generator().manual_seed(5))
+    observed = study.random_masks(64, [1, 9, 64], generator=torch.Generator().manual_seed(5))
     found = study.masked_objective(used, x.unflatten(0, (3, 2)), digits, observed)
     whole, rows = digits.model(*weights, disc_rule(0.4, 4.0)), digits.train[:6].double().unflatten(0, (3, 2))
     expected = [mean_score(whole, part, mask[None])[0] for part, mask in zip(rows, observed, strict=True)]

@@ -15,8 +15,7 @@ from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
 
 
 def small(num_tokens=5, num_latents=1, rule=None):
-    generator = torch.Generator().manual_seed(3)
-    draw = dict(generator=generator, dtype=torch.float64)
+    draw = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     return LinearVAE(2 * torch.randn(num_tokens, num_latents, **draw), torch.randn(num_tokens, **draw),
                      rule or disc_rule(0.05, 8.0, num_latents))
 
@@ -41,9 +40,8 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
     """With W = 0 it stays 0, and each bias finds the log odds of its pixel in a few steps, rare or not."""
     x = (torch.rand(400, 3, generator=generator) < torch.tensor([0.02, 0.4, 0.9])).double()
     weight, bias = torch.zeros(3, 2).double().requires_grad_(), x.mean(0).mul(0.8).logit().requires_grad_()
-    optimiser = partial(NaturalGradient, damping=0.0)
     fit(lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean(), [weight, bias], num_steps=8,
-        learning_rate=1.0, optimiser=optimiser)
+        learning_rate=1.0, optimiser=partial(NaturalGradient, damping=0.0))
     torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
     weight.grad, bias.grad, before = torch.zeros_like(weight), 1e6 * torch.ones_like(bias), bias.detach().clone()
     NaturalGradient([weight, bias], lr=0.1, maximize=True).step()  # no pixel further than 1
@@ -61,8 +59,7 @@ def test_an_observed_token_of_no_probability_leaves_gradients_of_the_others(gene
 def test_certain_tokens_keep_their_digits():
     """p(x_j = 0) of about e^-40, where 1 - p would be rounded to zero."""
     model = LinearVAE(torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1))
-    x = torch.zeros(2).double()
-    answer = model.conditional_log_prob(x, torch.tensor([False, False]))
+    answer = model.conditional_log_prob(torch.zeros(2).double(), torch.tensor([False, False]))
     torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
 
 

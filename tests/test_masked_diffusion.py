@@ -41,9 +41,8 @@ def simulated(name, model, text, generator):
         t = study.SMALLEST + (1 - study.SMALLEST) * ((u + torch.arange(8)) / 8 if "spread" in name else u)
         observed = torch.rand(DRAWS, 8, D, generator=generator, dtype=torch.float64) >= t[..., None]
         return (scores(model, text, observed) / t).mean(-1)
-    chance = torch.full((D,), 1 / D, dtype=torch.float64)
-    if name == "chosen sizes":
-        chance = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
+    chances = [0.4, 0.3, 0.2, 0.1] if name == "chosen sizes" else [1 / D] * D
+    chance = torch.tensor(chances, dtype=torch.float64)
     if name == "llada":
         start = torch.randint(1, D + 1, (DRAWS, 2, 1), generator=generator)
         sizes = ((start + torch.arange(4) * (D / 4)).round().long() - 1).flatten(1) % D + 1

@@ -192,8 +192,7 @@ def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
     curve, sums = curve_of(values, rates, lengths), [of.sum() for of in every]
     np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
     assert curve.area("sentence").mean == pytest.approx(np.mean(sums)) == 5 * curve.area().mean
-    high = sum(of[len(of) // 2:].sum() for of in every)
-    assert curve.share_above(0.5) == pytest.approx(high / sum(sums))
+    assert curve.share_above(0.5) == pytest.approx(sum(of[len(of) // 2:].sum() for of in every) / sum(sums))
 
 
 def test_quadrature_error_bounds_that_of_a_convex_curve(bert, generator):
@@ -271,10 +270,8 @@ def test_the_answer_is_where_the_data_are(bert, elsewhere):
 
 
 def test_blocks_run_texts_together(bert):
-    corpus = bert.blocks(TEXTS, 5)
     flat = [token for text in TEXTS for token in bert.encode(text).tolist()]
-    cut = len(flat) // 5 * 5
-    assert torch.cat(corpus.rows).tolist() == flat[:cut]
+    assert torch.cat(bert.blocks(TEXTS, 5).rows).tolist() == flat[:len(flat) // 5 * 5]
     assert len(bert.blocks(TEXTS, 5, 3).rows) == 3
     assert len(bert.blocks([SENTENCE, "50"], 6, 1).rows) == 1  # the second text is not needed
 

@@ -17,9 +17,8 @@ DRAW = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 def gaussian(num_tokens, num_latents):
     weight, mean = torch.randn(num_tokens, num_latents, **DRAW), torch.randn(num_tokens, **DRAW)
-    covariance = oracles.ppca_covariance(weight.numpy(), 0.3)
     return PPCA(weight, 0.3, mean), torch.randn(3, num_tokens, **DRAW), functools.partial(
-        oracles.gaussian_marginal, mean.numpy(), covariance)
+        oracles.gaussian_marginal, mean.numpy(), oracles.ppca_covariance(weight.numpy(), 0.3))
 
 
 def mixture(*probs):

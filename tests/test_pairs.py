@@ -103,8 +103,7 @@ def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
     square = ((value**2).cumsum(1) / rounds)[:, FIRST - 1:] - mean**2
     error = np.sqrt(square / (rounds - 1)[FIRST - 1:])
     width = [half_width(int(count), 1.0, 0.95) for count in rounds[FIRST - 1:]]
-    wrong = (abs(mean) > error * width).any(1).mean()
-    assert 0.005 < wrong < most
+    assert 0.005 < (abs(mean) > error * width).any(1).mean() < most
 
 
 def test_single_mutants_are_those_of_a_loop(lm):

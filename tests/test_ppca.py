@@ -88,8 +88,7 @@ def whole_rows(model, x):
     (torch.float32, 0.1), (torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-10)])
 def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
     """At the size of a picture: rows and their mean, to the last digits of what the rows are held in."""
-    weight = torch.randn(784, 10, generator=generator, dtype=dtype)
-    model = PPCA(weight, noise_variance)
+    model = PPCA(torch.randn(784, 10, generator=generator, dtype=dtype), noise_variance)
     x = model.sample(20, generator=generator)
     truth = whole_rows(model, x)
     digits = 1e-6 if dtype == torch.float32 else 1e-9
