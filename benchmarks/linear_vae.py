@@ -31,31 +31,38 @@ FROM_OPTIMUM = dict(passes=100, spacing=0.12, rate=0.05)
 
 def runs(data, seed):
     """The lines of all runs of one seed on one data set."""
-    pictures = BinaryImages(data)
+    for scheme, passes, begun, lml, at_15 in trained(BinaryImages(data), seed):
+        yield dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun, train=lml[0],
+                   held_out=lml[1], at_15=at_15)
 
-    def line(scheme, passes, weight, bias, begun="", ends=None):
-        train, held_out = study.mean_lml(pictures, pictures.model(weight, bias)) if ends is None else ends
-        at_15 = study.score_at_15(pictures, weight, bias, seed=seed) if ends is None else ""
-        return dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun, train=train, held_out=held_out,
-                    at_15=at_15)
 
+def end(pictures, weight, bias, seed):
+    """The log marginal likelihoods of both parts, and the 15% objective."""
+    lml = study.mean_lml(pictures, pictures.model(weight, bias))
+    return lml, study.score_at_15(pictures, weight, bias, seed=seed)
+
+
+def trained(pictures, seed):
+    """(scheme, passes, the objective at first, the ends of both parts, the 15% objective) of each run."""
     exact, *others = (train(scheme, pictures, seed=seed, **LONG) for scheme in OBJECTIVES)
     for scheme, run in zip(OBJECTIVES, (exact, *others), strict=True):
-        yield line(scheme, LONG["passes"], run.weight, run.bias, np.mean(run.history.objective[:20]))
+        begun = np.mean(run.history.objective[:20])
+        yield scheme, LONG["passes"], begun, *end(pictures, run.weight, run.bias, seed)
     *optimum, steps = study.maximise(pictures, exact.weight, exact.bias)
-    yield line("optimum", steps, *optimum)
+    yield "optimum", steps, "", *end(pictures, *optimum, seed)
     if seed == 0:
-        turned = study.turn_for_diagonal(pictures, *optimum), optimum[1]
-        model, parts = pictures.model(*turned), (pictures.train, pictures.held_out)
-        ends = [study.best_diagonal_elbo(model, part.double()).mean().item() for part in parts]
-        yield line("optimum, diagonal", steps, *turned, ends=ends)
+        model = pictures.model(study.turn_for_diagonal(pictures, *optimum), optimum[1])
+        parts = pictures.train, pictures.held_out
+        elbo = [study.best_diagonal_elbo(model, part.double()).mean().item() for part in parts]
+        yield "optimum, diagonal", steps, "", elbo, ""
     for scheme in ("uniform", "15%"):
         run = train(scheme, pictures, seed=seed, begin=optimum, **FROM_OPTIMUM)
-        yield line(f"{scheme}, from optimum", FROM_OPTIMUM["passes"], run.weight, run.bias)
+        lml, at_15 = end(pictures, run.weight, run.bias, seed)
+        yield f"{scheme}, from optimum", FROM_OPTIMUM["passes"], "", lml, at_15
     for scheme in ("masked", "elbo"):
         weight, bias = study.train_as_scripts(scheme, pictures, seed=seed)  # of all pixels
-        ends = study.mean_lml(pictures, LinearVAE(weight.double(), bias.double(), study.SCORING))
-        yield line(f"scripts, {scheme}", study.SCRIPTS_STEPS, weight, bias, ends=ends)
+        lml = study.mean_lml(pictures, LinearVAE(weight.double(), bias.double(), study.SCORING))
+        yield f"scripts, {scheme}", study.SCRIPTS_STEPS, "", lml, ""
 
 
 def short_runs(data, objective, seed):

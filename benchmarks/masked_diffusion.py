@@ -94,28 +94,24 @@ def scores(model, text, generator):
     return found.reshape(-1, MASKS).numpy()
 
 
-def variances(table, along):
-    """Of an area from one pass, by each way, from the scores [D, masks] and the sums along orders."""
-    deviation = table.std(1, ddof=1)
-    moments = study.Moments(table.mean(1)[None], deviation[None] ** 2)
-    spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
-    return {"sizes spread evenly": len(table) * (deviation**2).sum(), "rates spread evenly": spread,
-            "orders": len(table) * along.var().item(), "noise known": deviation.sum() ** 2}
-
-
 def passes(name):
     """The lines of a text."""
     generator, rng = draws.seeded(12, TEXTS.index(name)), np.random.default_rng(12)
     model, text = text_of(name)
     size, table = model.num_tokens, scores(model, text, generator)
+    deviation = table.std(1, ddof=1)
     along = chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
+    moments = study.Moments(table.mean(1)[None], deviation[None] ** 2)
+    spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
+    variance = {"sizes spread evenly": size * (deviation**2).sum(), "rates spread evenly": spread,
+                "orders": size * along.var().item(), "noise known": deviation.sum() ** 2}
 
     def line(error, way, passes, found="", bias="", covered=""):
         return dict(text=name, tokens=size, error=error, way=way, passes=round(passes), found=found, bias=bias,
                     covered=covered)
 
     for error in ERRORS:
-        for way, value in variances(table, along).items():
+        for way, value in variance.items():
             yield line(error, way, max(value / error**2, size if way == "orders" else 1))
         found = areas(lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
                       np.full(REPEATS, size), 10**7, error, generator)

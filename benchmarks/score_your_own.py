@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "book" / "score_your_own.md"
@@ -22,12 +23,14 @@ def said(kind, code, folder):
     return subprocess.run([sys.executable, *words], cwd=folder, text=True, stdout=subprocess.PIPE, check=True).stdout
 
 
+def told(folder, block):
+    """The block and, where an output stood below it, today's."""
+    kind, code, output, _ = block.groups()
+    found = said(kind, code, folder)
+    return f"```{kind}\n{code}```\n" + (f"\n```text\n{found.strip()}\n```\n" if output else "")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        def told(block):
-            kind, code, told, _ = block.groups()
-            found = said(kind, code, folder)
-            return f"```{kind}\n{code}```\n" + (f"\n```text\n{found.strip()}\n```\n" if told else "")
-
-        PAGE.write_text(BLOCK.sub(told, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(BLOCK.sub(partial(told, folder), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         shutil.copy(Path(folder) / "curve.svg", PAGE.with_suffix(".svg"))
