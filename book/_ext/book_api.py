@@ -2,6 +2,7 @@
 
 import re
 from contextlib import suppress
+from functools import partial
 
 from book_digest import imports
 from docutils import nodes
@@ -30,23 +31,24 @@ def link_code(app, pagename, templatename, context, doctree):
     """Link the names that a page imports from our packages; leave out what gives its code no colour."""
     if doctree is None or app.builder.name != "html":
         return
-    known, entries = {}, app.env.get_domain("py").objects
+    known = {}
     for block in doctree.findall(nodes.literal_block):
         with suppress(SyntaxError):  # it is no Python
             known |= {name: source for name, source in imports(block.astext()) if source.startswith("mptlml")}
+    body = NAME.sub(partial(_linked, app, pagename, known), context["body"])
+    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", body))  # one stands in another
 
-    def linked(match):
-        before, name = match[1], match[2]
-        room, _, own = (f"{known.get(before, '')}.{name}" if before else known.get(name, "")).rpartition(".")
-        for full, entry in entries.items():  # a package shows what its modules define
-            inside = full.startswith(f"{room}.") and entry.objtype in ("class", "function")
-            if own and full.endswith(f".{own}") and (inside or full.endswith(f".{room.rpartition('.')[2]}.{own}")):
-                address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
-                span = f'<span class="n">{name}</span>'
-                return match[0].removesuffix(span) + f'<a href="{address}">{span}</a>'
-        return match[0]
 
-    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", NAME.sub(linked, context["body"])))  # one stands in another
+def _linked(app, pagename, known, match):
+    before, name = match[1], match[2]
+    room, _, own = (f"{known.get(before, '')}.{name}" if before else known.get(name, "")).rpartition(".")
+    for full, entry in app.env.get_domain("py").objects.items():  # a package shows what its modules define
+        inside = full.startswith(f"{room}.") and entry.objtype in ("class", "function")
+        if own and full.endswith(f".{own}" if inside else f".{room.rpartition('.')[2]}.{own}"):
+            address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
+            span = f'<span class="n">{name}</span>'
+            return match[0].removesuffix(span) + f'<a href="{address}">{span}</a>'
+    return match[0]
 
 
 def _describe(app, what, name, obj, options, lines):

@@ -54,22 +54,18 @@ def unbroken(text):
 def _write_numbers(app, doctree, docname):
     """True minus signs; no line ends beside ± or ×, or between a formula and what closes it."""
     for node in list(doctree.findall(nodes.inline)):
-        _write_value(node)
+        if "pasted-text" in node["classes"]:
+            node[:] = [nodes.Text(minus(node.astext()))]
+        after = node.next_node(descend=False, siblings=True)
+        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
+            node += nodes.Text("%")
+            after.parent.replace(after, nodes.Text(after[1:]))
     for text in list(doctree.findall(nodes.Text)):
         verbatim = isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw))
         if re.search("[±×]", text) and not verbatim:
             text.parent.replace(text, nodes.Text(unbroken(text)))
     for formula in doctree.findall(nodes.math):
         _embrace(formula)
-
-
-def _write_value(node):
-    if "pasted-text" in node["classes"]:
-        node[:] = [nodes.Text(minus(node.astext()))]
-    after = node.next_node(descend=False, siblings=True)
-    if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
-        node += nodes.Text("%")
-        after.parent.replace(after, nodes.Text(after[1:]))
 
 
 def _embrace(formula):
