@@ -53,16 +53,10 @@ class Hub(BaseHTTPRequestHandler):
     fault = ""  # "busy" (429) or "stall", also "... later", with files; "break" in a file, "portal"; "" for none
     asked: list[str]
 
-    def do_HEAD(self):
-        self._answer()
-
-    def do_GET(self):
-        self._answer()
-
     def log_message(self, *given):
         self.asked.append(f"{self.command} {self.path}")
 
-    def _answer(self):
+    def do_GET(self):
         fault, _, later = self.fault.partition(" ")
         due = not later or "resolve" in self.path or self.path.endswith("gz")
         if fault == "busy" and due:
@@ -73,6 +67,8 @@ class Hub(BaseHTTPRequestHandler):
             return self._send(200, PORTAL)
         parts = [unquote(part) for part in urlsplit(self.path).path.split("/") if part]
         self._describe(*parts[1:]) if parts[:1] == ["api"] else self._give(parts)
+
+    do_HEAD = do_GET
 
     def _give(self, parts):
         """A file by its path below the folder, or as it is resolved at a revision."""
@@ -136,8 +132,10 @@ def serving(folder, fault=""):
 def write_hub(folder, share=1.0, **size):
     """Texts and images, `share` of the real sets' sizes; a tokenizer; random weights of BERT-base or another size."""
     write_glue(Path(folder, "datasets", "nyu-mll", "glue"), share)
-    write_bert(Path(folder, "models", BERT), size)
     write_images(Path(folder, "mnist"), share)
+    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(Path(folder, "models", BERT))
+    with torch.random.fork_rng(devices=[]):
+        BertForMaskedLM(BertConfig(**size)).save_pretrained(Path(folder, "models", BERT))
 
 
 def write_glue(folder, share):
@@ -154,12 +152,6 @@ def write_glue(folder, share):
     configs = [{"config_name": name, "data_files": [
         {"split": split, "path": f"{name}/{split}-*"} for split in splits]} for name, splits in SIZES.items()]
     (folder / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")  # JSON is YAML
-
-
-def write_bert(folder, size):
-    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(folder)
-    with torch.random.fork_rng(devices=[]):
-        BertForMaskedLM(BertConfig(**size)).save_pretrained(folder)
 
 
 def write_images(folder, share):

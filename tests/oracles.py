@@ -62,12 +62,11 @@ def bernoulli_table(weights, probs):
 def sequence_table(initial, transition, emission, num_tokens):
     """{sequence: probability} of a hidden Markov model, summed over every path of states."""
     states, words = range(len(initial)), range(emission.shape[1])
-    paths = []
-    for path in itertools.product(states, repeat=num_tokens):
-        steps = itertools.pairwise(path)
-        paths.append((path, initial[path[0]] * math.prod(transition[a, b] for a, b in steps)))
+    paths = {path: initial[path[0]] * math.prod(transition[step] for step in itertools.pairwise(path))
+             for path in itertools.product(states, repeat=num_tokens)}
     return {
-        sequence: sum(p * math.prod(emission[z, v] for z, v in zip(path, sequence, strict=True)) for path, p in paths)
+        sequence: sum(p * math.prod(emission[z, v] for z, v in zip(path, sequence, strict=True))
+                      for path, p in paths.items())
         for sequence in itertools.product(words, repeat=num_tokens)
     }
 

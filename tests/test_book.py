@@ -11,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import book_digest
@@ -171,16 +172,14 @@ def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monke
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
 
-    def is_current():
-        return subprocess.run(["make", "--question", "pages"], cwd=tmp_path, check=False).returncode == 0
-
-    assert is_current()
+    ask = partial(subprocess.run, ["make", "--question", "pages"], cwd=tmp_path, check=False)
+    assert ask().returncode == 0
     for name in sources:
         os.utime(tmp_path / name, (4e9, 4e9))  # seconds: a time to come
-        assert not is_current(), name
+        assert ask().returncode == 1, name
         os.utime(tmp_path / name, (1e9, 1e9))
     monkeypatch.setenv("MPTLML_REPOSITORY", "https://github.com/some-one/some.book")
-    assert not is_current()
+    assert ask().returncode == 1
 
 
 def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_book, monkeypatch, capsys):
@@ -204,15 +203,13 @@ def is_at_work(process):
 
 
 @pytest.mark.parametrize("way", ["SIGTERM", "SIGHUP"])
-def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
+def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd, way):
     """By a kill or a closed terminal, which do what Ctrl-C does; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow")
     program = shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
     command = ["env", "--default-signal=HUP", sys.executable, program]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    with (little_book / "said").open("w") as out:
-        running = psutil.Popen(command, start_new_session=True, stdout=out, stderr=out, env=env)
+    running = psutil.Popen(command, start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     below, last = [], time.monotonic() + 300
     try:
         while not book_execute.executed_chapter(quick, little_book):
@@ -225,8 +222,8 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, way):
         left = [process for process in [running, *below] if is_at_work(process)]
         for process in left:
             process.kill()
-    said = (little_book / "said").read_text()
-    assert below and not left, said
+    said = capfd.readouterr().err
+    assert below and not left
     assert said.endswith("stopped; chapters that had passed are kept\n") and "Traceback" not in said
     assert book_execute.executed_chapter(quick, little_book)
     assert not book_execute.executed_chapter(slow, little_book)

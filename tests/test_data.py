@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -32,38 +33,34 @@ def write_idx(root, name="MNIST"):
 
 
 @pytest.fixture(autouse=True)
-def calls(monkeypatch, tmp_path):
-    """An empty home, no folder of data named, and a network that refuses: the timeouts of all calls to it."""
-    def refuse(request, data=None, timeout=None, **_):
-        timeouts.append(timeout)
-        raise urllib.error.URLError("no network in tests")
-
-    timeouts = []
+def network(monkeypatch, tmp_path):
+    """An empty home, no folder of data named, and a network that refuses."""
+    network = mock.Mock(side_effect=urllib.error.URLError("no network in tests"))
     monkeypatch.delenv("MPTLML_DATA", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    monkeypatch.setattr(urllib.request, "urlopen", network)
     probe.is_reachable.cache_clear()
-    yield timeouts
+    yield network
     probe.is_reachable.cache_clear()
 
 
-def test_without_a_connection_the_digits_serve_with_a_note(calls):
+def test_without_a_connection_the_digits_serve_with_a_note(network):
     first = data.load_images("mnist", 100)
     again = data.load_images("mnist", 200, train=False)
-    assert calls == [3]  # one short probe per session, never a retry
+    assert [call.kwargs["timeout"] for call in network.call_args_list] == [3]  # one probe, no retry
     assert "MNIST was not at hand" in first.note and "8 × 8 digits" in first.note and again.note == first.note
     assert first.source == "scikit-learn digits" and first.side == 8
     assert first.pixels.shape == (100, 64) and again.pixels.shape == (200, 64)
     fashion = data.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
-    assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64) and len(calls) == 2
+    assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64) and network.call_count == 2
 
 
-def test_the_digits_are_scikit_learns(calls):
+def test_the_digits_are_scikit_learns(network):
     images = data.load_images("digits")
     bunch = load_digits()
     np.testing.assert_array_equal(images.pixels, bunch.data / 16)
     np.testing.assert_array_equal(images.labels, bunch.target)
-    assert images.pixels.dtype == torch.float64 and images.note == "" and not calls
+    assert images.pixels.dtype == torch.float64 and images.note == "" and not network.called
     np.testing.assert_array_equal(images.binary(0.25), bunch.data / 16 > 0.25)
     assert data.load_images("digits", 7).pixels.shape == (7, 64)
 
@@ -80,14 +77,14 @@ def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):
 
 @pytest.mark.parametrize(("name", "folder", "train", "source"), [
     ("mnist", "MNIST", True, "MNIST"), ("fashion-mnist", "FashionMNIST", False, "Fashion-MNIST, test images")])
-def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, monkeypatch, calls):
+def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, monkeypatch, network):
     write_idx(tmp_path, folder)
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
     images = data.load_images(name, 4, train=train)
     np.testing.assert_array_equal(images.pixels, PIXELS[:4].reshape(4, 784) / 255)
     assert images.labels.tolist() == list(LABELS["train" if train else "t10k"][:4])
     assert images.pixels.dtype == torch.float64 and images.side == 28
-    assert images.source == source and images.note == "" and not calls
+    assert images.source == source and images.note == "" and not network.called
 
 
 @pytest.mark.parametrize(("part", "damage", "message"), [
@@ -95,31 +92,29 @@ def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, mon
     ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
     ("t10k-labels-idx1", lambda path: path.unlink(), "MPTLML_DATA.* holds no MNIST: expected four idx files in"),
 ])
-def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp_path, monkeypatch, calls):
+def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp_path, monkeypatch, network):
     """Never a silent substitute: who names a folder wants its data."""
     raw = write_idx(tmp_path)
     damage(raw / f"{part}-ubyte")
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=f"{message}.*{raw}|{raw}.*{message}"):
         data.load_images("mnist")
-    assert not calls
+    assert not network.called
 
 
 def test_one_download_at_a_time_and_the_others_wait_for_it(monkeypatch, tmp_path):
     """Nor does what a killed one has left stop the next."""
-    class MNIST(torchvision.datasets.MNIST):
-        count = 0
+    def download(dataset):
+        downloads.append(dataset)
+        time.sleep(0.1)
+        write_idx(dataset.root)
 
-        def download(self):
-            MNIST.count += 1
-            time.sleep(0.1)
-            write_idx(self.root)
-
-    monkeypatch.setattr(torchvision.datasets, "MNIST", MNIST)
+    downloads = []
+    monkeypatch.setattr(torchvision.datasets.MNIST, "download", download)
     monkeypatch.setattr(data, "is_reachable", lambda address: True)
     raw = write_idx(tmp_path / "home" / ".cache" / "mptlml")
     (raw / "t10k-labels-idx1-ubyte").unlink()
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: data.load_images("mnist", 4), range(3)))
-    assert MNIST.count == 1 and {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
+    assert len(downloads) == 1 and {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
     assert all(images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found)

@@ -23,23 +23,23 @@ def test_every_word_is_answered_for(generator):
     torch.testing.assert_close(picked, model.conditional_log_prob(x, observed))
 
 
+def in_log_space(model, row, seen):
+    """log p(x_R) by sums over states, from the last token to the first."""
+    here = after = torch.zeros(3).double()
+    for token, is_seen in zip(row.flip(0), seen.flip(0), strict=True):
+        here = after + model.emission[:, token].log() * is_seen
+        after = (model.transition.log() + here).logsumexp(1)
+    return (model.initial.log() + here).logsumexp(0).item()
+
+
 def test_long_rows_do_not_underflow(generator):
     """700 tokens, a third of them hidden: products that log space replaces would be below 10^-800."""
     model = random_hmm(3, 50, 700)
     row, observed = model.sample(1, generator=generator)[0], torch.rand(700, generator=generator) < 2 / 3
-
-    def in_log_space(seen):
-        """log p(x_R) by sums over states, from the last token to the first."""
-        here = after = torch.zeros(3).double()
-        for token, is_seen in zip(row.flip(0), seen.flip(0), strict=True):
-            here = after + model.emission[:, token].log() * is_seen
-            after = (model.transition.log() + here).logsumexp(1)
-        return (model.initial.log() + here).logsumexp(0).item()
-
-    whole, answer = in_log_space(observed), model.conditional_log_prob(row, observed)
+    whole, answer = in_log_space(model, row, observed), model.conditional_log_prob(row, observed)
     assert whole < -1500 and model.log_prob(row, observed).item() == pytest.approx(whole, abs=1e-9)
     for token in (~observed).nonzero().flatten()[::60].tolist():
-        both = in_log_space(observed | (torch.arange(700) == token))
+        both = in_log_space(model, row, observed | (torch.arange(700) == token))
         assert answer[token].item() == pytest.approx(both - whole, abs=1e-9)
 
 

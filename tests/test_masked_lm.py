@@ -233,17 +233,18 @@ def test_rate_curve_weighs_rows_by_their_length():
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
-@pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
-def test_batches_change_nothing(bert, corruption):
-    def scores(batch_tokens):
-        lm, g = tiny("BERT", batch_tokens), torch.Generator().manual_seed(5)
-        corpus = lm.sentences([*TEXTS, SENTENCE])
-        return lm.rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g).scores
+def rate_scores(batch_tokens, corruption):
+    lm, g = tiny("BERT", batch_tokens), torch.Generator().manual_seed(5)
+    corpus = lm.sentences([*TEXTS, SENTENCE])
+    return lm.rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g).scores
 
-    one_by_one = scores(8)
+
+@pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
+def test_batches_change_nothing(corruption):
+    one_by_one = rate_scores(8, corruption)
     assert len({tuple(row) for row in one_by_one.T}) == 6  # each row drew its own
     for batch_tokens in (40, 1024):  # several texts in a pass, and all
-        np.testing.assert_allclose(scores(batch_tokens), one_by_one, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(rate_scores(batch_tokens, corruption), one_by_one, rtol=0, atol=1e-12)
 
 
 def test_rate_curve_scores_what_it_says(bert, generator):
@@ -392,8 +393,6 @@ def test_there_are_gradients_in_training_mode_alone(one_process):
     wrapped.register_forward_hook(lambda *given: calls.append(given))
     torch.testing.assert_close(gradients(MaskedLM(wrapped, TOKENIZER)), alone)
     assert calls
-    with pytest.raises(ValueError, match="use DistributedDataParallel"):
-        MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER)
 
 
 def test_dropout_is_not_taken_for_padding_that_is_seen():
@@ -496,6 +495,10 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
     (lambda lm, g: lm.at_length(1).vocabulary_log_prob(torch.tensor([99]), torch.tensor([False])), "e.g. 99"),
     (lambda lm, g: curve_of([[-1.0]], [1.0]).area("sentences"), "unit must be one of"),
     (lambda lm, g: tiny("BERT", batch_tokens=0), "batch_tokens must be a whole number"),
+    (lambda lm, g: lm.given(), "give at least one"),
+    (lambda lm, g: lm.single_scores(lm.sentences(TEXTS), "word"), "needs texts, and a tokenizer that"),
+    (lambda lm, g: lm.single_scores(TEXTS, "some"), "must be one of"),
+    (lambda lm, g: MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER), "use DistributedDataParallel"),
 ])
 def test_bad_input_is_refused(bert, generator, call, message):
     with pytest.raises(ValueError, match=message):

@@ -1,6 +1,7 @@
 """What the objectives are on average, by enumeration of everything they can draw."""
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -29,15 +30,10 @@ def problem(request):
 
 def watch(objective, generator, num_draws, monkeypatch):
     """Draw `objective()` many times: [(the masks it scored, its value)], by listening in on mean_score."""
-    seen = []
-
-    def listening(model, data, observed, *over):
-        seen.append(observed)
-        return mean_score(model, data, observed, *over)
-
+    listening = mock.Mock(wraps=mean_score)
     monkeypatch.setattr(objectives, "mean_score", listening)
     values = [objective(generator) for _ in range(num_draws)]
-    return list(zip(seen, values, strict=True))
+    return [(call.args[2], value) for call, value in zip(listening.call_args_list, values, strict=True)]
 
 
 def test_uniform_size_is_unbiased(problem, generator, monkeypatch):

@@ -37,14 +37,19 @@ def hidden_markov(num_states, vocab_size, num_tokens):
         oracles.table_marginal, table)
 
 
+def density(z, weight, bias, row, tokens):
+    """p(z) p(x_tokens | z) of a linear VAE, but for a factor."""
+    chance = 1 / (1 + np.exp(-weight * z - bias))
+    return np.where(row == 1, chance, 1 - chance)[tokens].prod() * math.exp(-z * z / 2)
+
+
 def linear_vae(num_tokens):
     weight, bias = 2 * torch.randn(num_tokens, 1, **DRAW), torch.randn(num_tokens, **DRAW)
 
-    def marginal(row, tokens):
-        def integrand(z):
-            chance = 1 / (1 + np.exp(-weight.numpy()[:, 0] * z - bias.numpy()))
-            return np.where(row == 1, chance, 1 - chance)[tokens].prod() * math.exp(-z * z / 2)
-        return math.log(integrate.quad(integrand, -10, 10, epsabs=1e-13, limit=200)[0] / math.sqrt(2 * math.pi))
+    def marginal(*given):
+        given = weight.numpy()[:, 0], bias.numpy(), *given
+        whole, _ = integrate.quad(density, -10, 10, given, epsabs=1e-13, limit=200)
+        return math.log(whole / math.sqrt(2 * math.pi))
 
     return LinearVAE(weight, bias, disc_rule(0.05, 8.0, 1)), torch.tensor([[1.0, 0, 1, 1, 0]]).double(), marginal
 

@@ -96,19 +96,20 @@ def test_a_mixture_of_genes_is_a_distribution():
 
 def test_another_answers_where_much_is_masked():
     """A flat curve of -1 for 10 residues: from 80% on, three sizes, answers of -3 cost 2 each."""
-    flat = -np.ones((2, 1, len(study.RATES)))
-    found = study.answered_from(0.8, flat, np.array([10]), np.array([-3.0]))
+    found = study.answered_from(0.8, -np.ones((2, 1, len(study.RATES))), np.array([10]), np.array([-3.0]))
     np.testing.assert_allclose(found, [[-6], [-6]])
+
+
+def trained(scheme, seed):
+    lm = tiny()
+    history = study.fine_tune(lm, TEXTS, scheme, seed=seed, num_steps=30, learning_rate=1e-2)
+    assert not lm.model.training
+    return history.objective, lm.pseudo_log_likelihood(TEXTS)
 
 
 @pytest.mark.parametrize("scheme", study.SCHEMES)
 def test_every_scheme_trains_and_the_seed_decides(scheme):
-    def run(seed):
-        lm = tiny()
-        history = study.fine_tune(lm, TEXTS, scheme, seed=seed, num_steps=30, learning_rate=1e-2)
-        assert not lm.model.training
-        return history.objective, lm.pseudo_log_likelihood(TEXTS)
-    (first, told), (again, same), (other, _) = run(3), run(3), run(4)
+    (first, told), (again, same), (other, _) = (trained(scheme, seed) for seed in (3, 3, 4))
     assert first == again and torch.equal(told, same) and first != other
     assert told.sum() > tiny().pseudo_log_likelihood(TEXTS).sum()  # it learns
 

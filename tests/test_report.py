@@ -64,10 +64,6 @@ def emitted(outputs):
     return [content[records.MIME] for content, _ in outputs if records.MIME in content]
 
 
-def named(outputs):
-    return {metadata["scrapbook"]["name"]: next(iter(content.values())) for content, metadata in outputs if metadata}
-
-
 @pytest.mark.parametrize("value", [1, 2, torch.tensor(1.5)])
 def test_a_claim_inside_its_band(value, shown):
     report.claim("a", value, np.float64(0.25))
@@ -185,7 +181,8 @@ def test_a_sentence_that_other_data_do_not_bear_out_is_taken_back(shown):
 def test_glue_keeps_plain_values(shown):
     for name, value in dict(a=3, b="two", c=torch.tensor(2.0), d=np.float64(0.1)).items():
         report.glue(name, value)
-    assert named(shown) == dict(a="3", b="'two'", c="2.0", d="0.1")
+    told = {about["scrapbook"]["name"]: next(iter(content.values())) for content, about in shown if about}
+    assert told == dict(a="3", b="'two'", c="2.0", d="0.1")
 
 
 def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypatch):

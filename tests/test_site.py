@@ -114,28 +114,23 @@ def test_paper_has_pictures_and_no_controls(visit):
     assert markup(visit.page, f"{moving}:not(:has(:is(svg, img):visible))") == []
 
 
-@pytest.fixture(scope="module")
-def soups(page):
-    return {name: page(name) for name in PAGES}
-
-
-def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(soups, built_site):
+def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(page, built_site):
     built = {path.relative_to(built_site).with_suffix("").as_posix() for path in built_site.rglob("*.html")}
-    assert {page for page in built if not page.startswith("_")} == {*PAGES, "index"}
-    assert len({soup.title.get_text() for soup in soups.values()}) == len(PAGES)
+    assert {name for name in built if not name.startswith("_")} == {*PAGES, "index"}
+    assert len({page(name).title.get_text() for name in PAGES}) == len(PAGES)
 
 
-def test_every_picture_says_what_it_shows(soups):
-    for page, soup in soups.items():
-        for picture in soup.select("article svg:not([aria-hidden], [aria-hidden] *)"):
+def test_every_picture_says_what_it_shows(page):
+    for name in PAGES:
+        for picture in page(name).select("article svg:not([aria-hidden], [aria-hidden] *)"):
             shown = picture.find_parent(role="img")
-            assert shown and len(shown["aria-label"].split()) > 5, f"{page}: {str(picture)[:160]}"
+            assert shown and len(shown["aria-label"].split()) > 5, f"{name}: {str(picture)[:160]}"
 
 
-def test_solutions_are_folded_below_their_exercises(soups):
-    for number, page in enumerate(sorted(page for page in PAGES if page.startswith("notebooks/")), 1):
-        exercises = [name.get_text().strip() for name in soups[page].select(".exercise .caption-number")]
-        folds = soups[page].select(".exercise + details:not([open]) > summary")
+def test_solutions_are_folded_below_their_exercises(page):
+    for number, chapter in enumerate(sorted(name for name in PAGES if name.startswith("notebooks/")), 1):
+        exercises = [name.get_text().strip() for name in page(chapter).select(".exercise .caption-number")]
+        folds = page(chapter).select(".exercise + details:not([open]) > summary")
         assert exercises == [f"Exercise {number}.{place}" for place in range(1, len(folds) + 1)] != []
         assert [fold.get_text().strip() for fold in folds] == [f"Solution to {name}" for name in exercises]
 
@@ -236,10 +231,10 @@ def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(reader, bui
         assert page.evaluate(state) == expected
 
 
-def test_every_link_inside_the_book_has_its_target(soups):
-    ids = {f"/{page}.html": {tag["id"] for tag in soup.select("[id]")} for page, soup in soups.items()}
-    for page, soup in soups.items():
-        for link in soup.select("article a[href]"):
-            target, anchor = urldefrag(urljoin(f"/{page}.html", link["href"]))
+def test_every_link_inside_the_book_has_its_target(page):
+    ids = {f"/{name}.html": {tag["id"] for tag in page(name).select("[id]")} for name in PAGES}
+    for name in PAGES:
+        for link in page(name).select("article a[href]"):
+            target, anchor = urldefrag(urljoin(f"/{name}.html", link["href"]))
             if anchor and target.startswith("/"):
-                assert anchor in ids[target], f"{page}: {link['href']}"
+                assert anchor in ids[target], f"{name}: {link['href']}"

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "mptlml"
 
 # What a room may import of our packages, besides itself.
 LIBRARY = {"mptlml", "mptlml.models", "mptlml.text"}
@@ -24,6 +23,7 @@ ROOMS = {
     "mptlml_book.report": {"mptlml"},
     "mptlml_book.studies": LIBRARY | {"mptlml_book.data"},
 }
+PACKAGE = ROOT / "mptlml"
 MODULES = sorted(path for package in ("mptlml", "mptlml_book") for path in (ROOT / package).rglob("*.py"))
 BOOK_ONLY = {"matplotlib", "transformers", "tokenizers", "datasets", "huggingface_hub", "torchvision", "sklearn",
              "pandas", "IPython", "yaml", "mptlml_book"}
