@@ -273,7 +273,7 @@ def said(little_book):
     return book_records.read_records(little_book)
 
 
-def test_what_chapters_said_is_gathered_drawn_and_given_to_the_site(said, tmp_path):
+def test_what_chapters_said_is_gathered_and_drawn(said):
     first, second = said["claims"]
     assert first["how"] == "largest error over 4,000 rows" and first["url"] == "notebooks/01_one.html#claim-a"
     assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.34)
@@ -290,6 +290,9 @@ def test_what_chapters_said_is_gathered_drawn_and_given_to_the_site(said, tmp_pa
     assert said["problems"] == ["02_two has not run for its sources as they are, or not to report.closing()",
                                 "claim b was made 2 times"]
     assert said["said"] == "1 checked, 1 needs data that this copy lacks"
+
+
+def test_the_site_is_given_the_claims_and_the_numbers_of_figures(said, tmp_path):
     book_records.write_files(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))

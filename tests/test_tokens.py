@@ -134,12 +134,11 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm,
     monkeypatch.syspath_prepend(tmp_path / "modules")
     lm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
+    made = network(vocab_size=lm.vocab_size)
+    made.save_pretrained(tmp_path)
     about = {"model_type": "small_diffusion", "vocab_size": lm.vocab_size, "architectures": ["Network"],
              "auto_map": {"AutoConfig": "network.Settings", "AutoModelForMaskedLM": "network.Network"}}
     (tmp_path / "config.json").write_text(json.dumps(about))
-    made = network(vocab_size=lm.vocab_size)
-    made.save_pretrained(tmp_path / "weights")
-    (tmp_path / "weights" / "model.safetensors").rename(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match="trust_remote_code|contains custom code"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
     net = MaskedLM.from_pretrained(str(tmp_path), local_files_only=True, trust_remote_code=True)
