@@ -21,9 +21,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from mptlml.text import MaskedLM
 
+ROOT = Path(__file__).parents[1]
 DESKTOP = {"width": 1280, "height": 900}
 torch.set_num_threads(1)
-sys.path.insert(0, str(Path(__file__).parents[1] / "book" / "_ext"))
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 
 class Elsewhere(TorchFunctionMode):
@@ -86,11 +87,10 @@ def elsewhere():
 @pytest.fixture(scope="session")
 def built_site():
     """The folder of the built site, where it was built from today's sources; else the test is skipped."""
-    root = Path(__file__).parents[1]
-    if subprocess.run(["make", "--question", "pages"], cwd=root, check=False, capture_output=True).returncode:
+    if subprocess.run(["make", "--question", "pages"], cwd=ROOT, check=False, capture_output=True).returncode:
         say = pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip  # `make test` has built it
         say("the book is not built from these sources: `make book`")
-    return root / "_build" / "html"
+    return ROOT / "_build" / "html"
 
 
 @pytest.fixture(scope="session")

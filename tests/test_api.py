@@ -5,9 +5,9 @@ import importlib
 import inspect
 import pkgutil
 import re
-from pathlib import Path
 
 import book_api
+import book_digest
 import pytest
 from docutils.core import publish_doctree
 
@@ -15,8 +15,6 @@ import mptlml
 import mptlml_book
 
 PAGE = "book/api"
-ROOT = Path(__file__).parents[1]
-CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.md"))
 PUBLIC = {}  # {entry: class or function} of all modules
 for package in (mptlml, mptlml_book):
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -50,7 +48,7 @@ def test_every_public_name_has_its_entry(page):
     assert imports(page(PAGE)) == {(room, name) for room, module in rooms.items() for name in module.__all__}
 
 
-@pytest.mark.parametrize("name", [PAGE, *(f"notebooks/{chapter}" for chapter in CHAPTERS)])
+@pytest.mark.parametrize("name", [PAGE, *(f"notebooks/{path.stem}" for path in book_digest.chapters())])
 def test_what_is_imported_is_linked(name, page):
     soup = page(name)
     names = {name for module, name in imports(soup) if callable(getattr(importlib.import_module(module), name))}

@@ -12,7 +12,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import book_digest
 import book_execute
@@ -23,11 +22,11 @@ import nbformat
 import psutil
 import pytest
 import yaml
+from conftest import ROOT
 
 from mptlml_book.report.claims import KINDS, VERDICTS, claims
 from mptlml_book.report.records import MIME
 
-ROOT = Path(__file__).parents[1]
 SITE = ROOT / "_build" / "html"
 CLAIMS = claims(ROOT / "book" / "claims.yml")
 FIGURES = yaml.safe_load((ROOT / "book" / "figures.yml").read_text())
@@ -336,8 +335,7 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
     found = json.loads((SITE / "claims.json").read_text(encoding="utf-8"))
     jsonschema.validate(found, SCHEMA)
     assert [claim["id"] for claim in found["claims"]] == list(CLAIMS)
-    scorecard = page("book/scorecard")
-    rows = {row["id"]: row for row in scorecard.select("tr[id]")}
+    rows = {row["id"]: row for row in page("book/scorecard").select("tr[id]")}
     for claim in found["claims"]:
         name, anchor = claim["url"].split(".html#")
         value, row = page(name).find(id=anchor), rows[anchor]
@@ -351,7 +349,12 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
             assert claim["place"].replace("'", "’") in plain(part), claim["id"]
         assert claim["how"].replace("'", "’") in plain(story), claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and page(name).find(id=claim["cell"])
-    not_run, other = (found["summary"]["verdicts"].get(name, 0) for name in ("not run here", "other data"))
+
+
+def test_the_scorecard_counts_the_claims_and_tells_their_kinds(page):
+    verdicts = json.loads((SITE / "claims.json").read_text(encoding="utf-8"))["summary"]["verdicts"]
+    not_run, other = (verdicts.get(name, 0) for name in ("not run here", "other data"))
+    scorecard = page("book/scorecard")
     said = f"Claims: {len(CLAIMS) - not_run - other} checked" + f", {not_run} need" * bool(not_run)
     assert said in page("book/intro").get_text() and said in scorecard.get_text()
     legend = scorecard.find(id="kinds").find_next("ul").select("strong")

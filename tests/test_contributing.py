@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 from importlib.metadata import distributions
-from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 from unittest import mock
@@ -17,6 +16,7 @@ import nbformat
 import pandas as pd
 import pytest
 import yaml
+from conftest import ROOT
 from fakes import saved_network
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -29,7 +29,6 @@ from mptlml.text import command
 from mptlml.text.results import read_results
 from mptlml_book.report.claims import claims
 
-ROOT = Path(__file__).parents[1]
 FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-table"]
 
 

@@ -6,18 +6,17 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import book_execute
 import numpy as np
 import pytest
 import torch
+from conftest import ROOT
 
 from mptlml.models.transformer import MaskedTransformer
 from mptlml_book.studies import packing
 from mptlml_book.studies.known_language import WORDS, language
 
-ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "book" / "_static"
 
 

@@ -14,8 +14,8 @@ import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
+from conftest import ROOT
 
-ROOT = Path(__file__).parents[1]
 REPOSITORY = "https://github.com/some-one/some.book"
 CHAPTER = "notebooks/01_masked_pretraining"
 DIRECTIVES = """(here)=

@@ -4,16 +4,14 @@ A test is skipped, and says why, where there is no Chromium or no built book.
 """
 
 import re
-from pathlib import Path
 from urllib.parse import urldefrag, urljoin
 
 import book_polish
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from conftest import DESKTOP
+from conftest import DESKTOP, ROOT
 
-ROOT = Path(__file__).parents[1]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [TOC["root"], *(page["file"] for part in TOC["parts"] for page in part["chapters"]), "search"]
 PHONE = {"width": 390, "height": 844}

@@ -6,11 +6,9 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
+from conftest import ROOT
 
 # What a room may import of our packages, besides itself.
 LIBRARY = {"mptlml", "mptlml.models", "mptlml.text"}
