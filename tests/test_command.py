@@ -261,7 +261,8 @@ def test_the_command_compares_pairs(here, lm, capsys):
     usual = ["--passes", "300", "--skip", "--given", "the cat"]
     here("compare", "b.txt", "c.txt", "-o", "s.jsonl", *usual)
     said = capsys.readouterr()
-    assert said.out.startswith("2 pairs, ")
+    here("compare", "p.tsv", *usual)
+    assert capsys.readouterr().out.splitlines()[0].startswith("2 pairs, ")
     Path("q.csv").write_text("one,two\n" + Path("p.tsv").read_text().replace("\t", ","))
     here("compare", "q.csv", "-o", "back.jsonl", "--columns", "2", "1", *usual)
     there, back = (read_results(Path(name)) for name in ("s.jsonl", "back.jsonl"))
