@@ -166,8 +166,6 @@ def test_much_noise_hides_which_word_is_surest(alike, generator):
     assert much + 0.015 < some < none - 0.015
 
 
-# Schedules
-
 @pytest.mark.parametrize(("steps", "cost"), [([1, 1, 1], 0), ([1, 2], 1), ([2, 1], 2), ([3], 5)])
 def test_the_cost_is_the_area_between_curve_and_staircase(steps, cost):
     """A pass that starts with m hidden earns S(m) for each token that it writes: S is -1, -2, -4."""

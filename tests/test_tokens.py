@@ -1,6 +1,7 @@
 """Scores of tokens, and models that come with code of their own or from a place in a repository."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -108,20 +109,20 @@ def test_token_dropout_is_told(tmp_path):
     MaskedLM.random(transformers.EsmConfig(**size, token_dropout=False), tokenizer, seed=0)
 
 
+def framed(lm, ids):
+    """The network's logits at the tokens of rows, which it sees between the tokens of its frame."""
+    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in (lm.prefix, lm.suffix))
+    return lm.model(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
+
+
 def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generator):
     """It obeys the laws; a frame is cut off, and a time filled in, by the function itself."""
     net = network(vocab_size=9)
     model = FromLogits(lambda ids: net(ids, time=0.5).logits[..., :8], 8, 5)
     check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
     ids = lm.encode("the cat sat")
-    frame = torch.tensor([lm.prefix]), torch.tensor([lm.suffix])
-
-    def framed(ids):
-        before, after = (part.expand(len(ids), -1) for part in frame)
-        return lm.model(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
-
-    same = exact_curve(FromLogits(framed, lm.tokenizer.mask_token_id, 3, batch_rows=2), ids[None])
-    assert same.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
+    own = exact_curve(FromLogits(partial(framed, lm), lm.tokenizer.mask_token_id, 3, batch_rows=2), ids[None])
+    assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
     with pytest.raises(ValueError, match="its last axis must be 5 tokens"):
         model.conditional_log_prob(torch.zeros(1, 4), torch.zeros(4).bool())
     with pytest.raises(ValueError, match=r"must have shape \(1, 3, V\), got \(1, 5, 9\)"):
