@@ -15,7 +15,6 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from fakes import saved_network
-from playwright.sync_api import sync_playwright
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -121,6 +120,8 @@ def chromium():
 @pytest.fixture(scope="module")
 def reader(chromium):
     """A browser session of its own, on a screen, in light colours, for a reader who asked for less motion."""
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
         context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
         context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
