@@ -89,18 +89,27 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
     reached = np.ones(pairs.shape[::2], dtype=bool)  # [half, N]
     while more.any():
-        cell = np.repeat(np.arange(more.size), more.ravel())
-        part = np.arange(len(cell)) - np.repeat(more.ravel().cumsum() - more.ravel(), more.ravel())
-        within = draws.rand((len(cell), 2), None, generator).numpy(force=True)
-        places = (within + part[:, None]) / more.ravel()[cell][:, None]
-        _, block, row = np.unravel_index(cell, more.shape)
-        value = draw(row, block, places)
+        cell, value = _drawn(draw, more, generator)
         for total, new in ((squares, np.diff(value)[:, 0] ** 2 / 2), (sums, value.mean(1))):
             np.add.at(total.reshape(-1), cell, new)
         pairs = pairs + more
         spread = width * np.sqrt(_noise(squares, pairs)[::-1])  # of a half's blocks, as the other half has found it
         reached = np.less_equal(_variance(spread, width, pairs), 2 * error**2)
         more = _next_pairs(width, spread, pairs, reached, error, most)
+    return _totals(width, squares, sums, pairs, reached)
+
+
+def _drawn(draw: Draw, more: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The cell of [half, B, N] of each new pair [P], `more` in each, and the two values of the pair [P, 2]."""
+    cell = np.repeat(np.arange(more.size), more.ravel())
+    part = np.arange(len(cell)) - np.repeat(more.ravel().cumsum() - more.ravel(), more.ravel())
+    within = draws.rand((len(cell), 2), None, generator).numpy(force=True)
+    places = (within + part[:, None]) / more.ravel()[cell][:, None]
+    _, block, row = np.unravel_index(cell, more.shape)
+    return cell, draw(row, block, places)
+
+
+def _totals(width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray, reached: np.ndarray) -> Totals:
     seen = np.maximum(pairs, 1)
     by_block = width**2 * squares / seen / (2 * seen) / 4  # the variance that each adds to the mean of the halves
     variance = by_block.sum((0, 1))

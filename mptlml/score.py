@@ -41,6 +41,7 @@ def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tens
     return (ask(model, data, observed).sum(-1) / over).mean(-1)
 
 
+@torch.no_grad()
 def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
                 share_masks: bool = True, max_elements: int = MAX_ELEMENTS, generator: Generator) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
@@ -58,26 +59,24 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
     found, by_row, noise = [], [], []
-    with torch.no_grad():
-        blocks = asked.split(_at_once(max_elements, num_masks * per_mask))
-        for part in tqdm(blocks, "curve", disable=None, delay=3, leave=False):
-            drawn = part[:, None].expand(-1, num_masks)  # [s, P]
-            if share_masks:
-                observed = random_masks(model.num_tokens, drawn.flatten(), generator=generator).to(x.device)
-                means = [mean_score(model, data, some) for some in observed.split(_at_once(max_elements, per_mask))]
-                score = check_known(torch.cat(means)).unflatten(0, drawn.shape)
-            else:
-                score = torch.cat([  # [s, P, N]
-                    _own_scores(model, rows, drawn[..., None].expand(-1, -1, len(rows)), max_elements, generator)
-                    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))], -1)
-                by_row.append(score.mean(1))
-            noise.append(mask_variance(score, shared=share_masks))
-            found.append(score.flatten(1).mean(1))
+    blocks = asked.split(_at_once(max_elements, num_masks * per_mask))
+    for part in tqdm(blocks, "curve", disable=None, delay=3, leave=False):
+        drawn = part[:, None].expand(-1, num_masks)  # [s, P]
+        if share_masks:
+            score = _shared_scores(model, data, drawn, _at_once(max_elements, per_mask), generator)
+        else:
+            score = torch.cat([  # [s, P, N]
+                _own_scores(model, rows, drawn[..., None].expand(-1, -1, len(rows)), max_elements, generator)
+                for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))], -1)
+            by_row.append(score.mean(1))
+        noise.append(mask_variance(score, shared=share_masks))
+        found.append(score.flatten(1).mean(1))
     variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
     rows = None if share_masks else _numpy(by_row)
     return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows)
 
 
+@torch.no_grad()
 def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS) -> ScoreCurve:
     """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks.
 
@@ -88,17 +87,17 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
         raise ValueError(f"2^{model.num_tokens} - 1 masks are too many: use score_curve")
     sizes = np.arange(1, model.num_tokens + 1)
     scores = []
-    with torch.no_grad():
-        for size in sizes.tolist():
-            observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
-            blocks = observed.split(_at_once(max_elements, x.numel()))
-            total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
-            scores.append(total / (size * len(observed)))
+    for size in sizes.tolist():
+        observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
+        blocks = observed.split(_at_once(max_elements, x.numel()))
+        total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
+        scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
     return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, np.full_like(none, np.inf), rows)
 
 
+@torch.no_grad()
 def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error: float | None = None,
                   by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
@@ -113,26 +112,32 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     """
     check_rows(x, model.num_tokens)
     if error is not None:
-        return _area_to_error(model, x, num_passes, error, by_orders, max_elements, generator)
+        to_error = _orders_to_error if by_orders else _sizes_to_error
+        return to_error(model, x, num_passes, error, max_elements, generator)
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
+    if by_orders:
+        return _along_orders(model, x, num_passes // model.num_tokens, max_elements, generator)
+    if num_passes % 2:
+        raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
     values = []
-    with torch.no_grad():
-        if by_orders:
-            num_orders = num_passes // model.num_tokens
-            for row in x[:, None]:
-                orders = random_orders(model.num_tokens, num_orders, generator=generator)
-                values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
-            value = torch.cat(values, -1)  # [Q, N]
-            return _estimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1,
-                              num_orders * model.num_tokens)
-        if num_passes % 2:
-            raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
-        for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
-            sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
-            values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
+    for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
+        sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
+        values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
     stderr = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
     return _estimates(value.mean((0, 1)), stderr, num_passes // 2, num_passes)
+
+
+def _along_orders(model: ConditionalModel, x: Tensor, num_orders: int, max_elements: int,
+                  generator: Generator) -> RowEstimates:
+    """The area of each row by the chain rule along random orders of its own."""
+    values = []
+    for row in x[:, None]:
+        orders = random_orders(model.num_tokens, num_orders, generator=generator)
+        values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
+    value = torch.cat(values, -1)  # [Q, N]
+    return _estimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1,
+                      num_orders * model.num_tokens)
 
 
 def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEstimates:
@@ -140,19 +145,27 @@ def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEsti
                         torch.ones_like(stderr, dtype=torch.bool))
 
 
-def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, by_orders: bool,
-                   max_elements: int, generator: Generator) -> RowEstimates:
-    num_tokens = model.num_tokens
-    check_passes(num_passes, error, 2 * PILOT * num_tokens if by_orders else least_passes(num_tokens))
-    if num_tokens <= SHORT and not by_orders:
+def _sizes_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, max_elements: int,
+                    generator: Generator) -> RowEstimates:
+    num_tokens, at_once = model.num_tokens, _at_once(max_elements, model.num_tokens)
+    check_passes(num_passes, error, least_passes(num_tokens))
+    if num_tokens <= SHORT:
         exact = torch.as_tensor(exact_curve(model, x, max_elements=max_elements).rows, device=x.device).sum(0)
         return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
-    at_once = _at_once(max_elements, 2 * num_tokens**2 if by_orders else num_tokens)
 
     def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """The score of rows [P] under a mask of each of the sizes [P, k]."""
         parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
         return _numpy(_own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T for row, size in parts)
+
+    found = areas(score, np.full(len(x), num_tokens), num_passes, error, generator)
+    return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
+
+
+def _orders_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, max_elements: int,
+                     generator: Generator) -> RowEstimates:
+    num_tokens, at_once = model.num_tokens, _at_once(max_elements, 2 * model.num_tokens**2)
+    check_passes(num_passes, error, 2 * PILOT * num_tokens)
 
     def along(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
         """The chain rule's sum for rows [P] along orders of their own, as many as there are places [P, k]."""
@@ -161,12 +174,8 @@ def _area_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: f
         sums = (log_prob_at(model, x[row][:, None, None], nested_masks(order), order) for row, order in parts)
         return _numpy(check_known(part).sum(-1) for part in sums)
 
-    with torch.no_grad():
-        if by_orders:
-            found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
-            found = found._replace(draws=found.draws * num_tokens)
-        else:
-            found = areas(score, np.full(len(x), num_tokens), num_passes, error, generator)
+    found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
+    found.draws[:] *= num_tokens
     return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
 
 
@@ -182,14 +191,15 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
     if not whole or not (orders.sort(-1).values == every).all():
         raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
 
-    def terms(rows: Tensor, along: Tensor) -> Tensor:
-        """All of these rows along all of these orders: at step t only token M(t) is asked for."""
-        token = along[:, None].expand(-1, len(rows), -1)  # [Q, N, t]
-        return check_known(log_prob_at(model, rows[:, None], nested_masks(along)[:, None], token))
-
     blocks = orders.to(x.device).split(_at_once(max_elements, x.numel() * model.num_tokens))
     rows = x.split(_at_once(max_elements, model.num_tokens**2))
-    return torch.cat([torch.cat([terms(some, part) for some in rows], 1) for part in blocks])
+    return torch.cat([torch.cat([_terms(model, some, part) for some in rows], 1) for part in blocks])
+
+
+def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
+    """All of these rows along all of these orders: at step t only token M(t) is asked for."""
+    token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]
+    return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
 
 
 def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
@@ -208,6 +218,13 @@ def order_gap(log_probs: Tensor) -> Tensor:
     At least 0 by Jensen's inequality, and 0 exactly when all orders agree. E[mean] is the area.
     """
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
+
+
+def _shared_scores(model: ConditionalModel, data: Data, sizes: Tensor, at_once: int, generator: Generator) -> Tensor:
+    """The mean score of rows under masks of the sizes [s, P], which they share, nats per token [s, P]."""
+    observed = random_masks(model.num_tokens, sizes.flatten(), generator=generator).to(data.device)
+    means = [mean_score(model, data, some) for some in observed.split(at_once)]
+    return check_known(torch.cat(means)).unflatten(0, sizes.shape)
 
 
 def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, max_elements: int, generator: Generator) -> Tensor:

@@ -43,21 +43,11 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
         raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
     climber = optimiser(parameters, lr=learning_rate, maximize=True)
-    schedules: list[LRScheduler] = [CosineAnnealingLR(climber, decay_steps)] if decay_steps else []
-    if check_count(warm_up, "warm_up", at_least=0):
-        schedules.append(LinearLR(climber, 1 / warm_up, total_iters=warm_up))
+    schedules = _schedules(climber, decay_steps, check_count(warm_up, "warm_up", at_least=0))
     history = History(tracked={key: [] for key in measures})
-
-    def note(step: int) -> None:
-        history.at.append(step)
-        with torch.no_grad():
-            for key, measure in measures.items():
-                value = measure()
-                history.tracked[key].append(value.item() if torch.is_tensor(value) and value.ndim == 0 else value)
-
     for step in trange(num_steps, desc=name, disable=None, leave=False):
         if step % track_every == 0:
-            note(step)
+            _note(history, step, measures)
         climber.zero_grad()
         value = objective()
         history.objective.append(value.item())
@@ -67,5 +57,18 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
         climber.step()
         for schedule in schedules:
             schedule.step()
-    note(num_steps)
+    _note(history, num_steps, measures)
     return history
+
+
+def _schedules(climber: torch.optim.Optimizer, decay_steps: int | None, warm_up: int) -> list[LRScheduler]:
+    schedules: list[LRScheduler] = [CosineAnnealingLR(climber, decay_steps)] if decay_steps else []
+    return schedules + ([LinearLR(climber, 1 / warm_up, total_iters=warm_up)] if warm_up else [])
+
+
+@torch.no_grad()
+def _note(history: History, step: int, measures: Mapping[str, Callable[[], Any]]) -> None:
+    history.at.append(step)
+    for key, measure in measures.items():
+        value = measure()
+        history.tracked[key].append(value.item() if torch.is_tensor(value) and value.ndim == 0 else value)

@@ -62,12 +62,16 @@ class BernoulliMixture:
             history.append(float(joint.logsumexp(-1).mean()))
             if len(history) > 1 and history[-1] - history[-2] < tolerance:
                 break
-            shares = joint.softmax(-1)
-            counts = shares.sum(0) + smoothing
-            least = torch.finfo(x.dtype).tiny  # a component may lose all its rows
-            probs = (shares.T @ x + smoothing / 2) / counts[:, None].clamp_min(least)
-            model = cls(counts / counts.sum(), probs.clamp_max(1))  # rounding may exceed 1
+            model = cls._likeliest(x, joint.softmax(-1), smoothing)
         return Fitted(model, history)
+
+    @classmethod
+    def _likeliest(cls, x: Tensor, shares: Tensor, smoothing: float) -> "BernoulliMixture":
+        """The best mixture of rows [N, D] of which each component has these shares [N, C]."""
+        counts = shares.sum(0) + smoothing
+        least = torch.finfo(x.dtype).tiny  # a component may lose all its rows
+        probs = (shares.T @ x + smoothing / 2) / counts[:, None].clamp_min(least)
+        return cls(counts / counts.sum(), probs.clamp_max(1))  # rounding may exceed 1
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
