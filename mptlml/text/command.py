@@ -66,26 +66,11 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _run(given: argparse.Namespace) -> None:
-    """What can be refused is refused before the model is loaded, or else before it is asked."""
     rank, world = _launched()
-    left_out = (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr)) if given.skip else None
     with tempfile.TemporaryDirectory() as folder:
         output = Output(given.output or Path(folder, "results.jsonl"), rank, world, resume=given.resume,
                         overwrite=given.overwrite)
-        _check_options(given)
-        _check_paths(given, output)
-        _check_device(given.device)
-        if world > 1 and (given.texts == STDIN or given.output is None):
-            raise ValueError("several processes share files alone: give a file of texts, and --output")
-        items = given.read(given, left_out)
-        if given.curve:
-            with needs("text"):
-                import matplotlib.figure  # noqa: F401  (before the work, not after it)
-        if given.int8 and len(items) < 2:
-            raise ValueError("--int8 needs at least two texts, on which its error is measured")
-        lm = _load(given)
-        options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
-        path = given.measure(lm, items, output, **options | {"left_out": left_out})
+        lm, path = _measure(given, output)
         results = read_results(path)
     if world > 1:
         print(f"{path}: {len(results)} lines. When all parts are written, the same command without the "
@@ -96,6 +81,25 @@ def _run(given: argparse.Namespace) -> None:
     print(given.summary(given, results))
     if given.curve:
         _draw(results, given.curve)
+
+
+def _measure(given: argparse.Namespace, output: Output) -> tuple[MaskedLM, Path]:
+    """What can be refused is refused before the model is loaded, or else before it is asked."""
+    left_out = (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr)) if given.skip else None
+    _check_options(given)
+    _check_paths(given, output)
+    _check_device(given.device)
+    if output.parts > 1 and (given.texts == STDIN or given.output is None):
+        raise ValueError("several processes share files alone: give a file of texts, and --output")
+    items = given.read(given, left_out)
+    if given.curve:
+        with needs("text"):
+            import matplotlib.figure  # noqa: F401  (before the work, not after it)
+    if given.int8 and len(items) < 2:
+        raise ValueError("--int8 needs at least two texts, on which its error is measured")
+    lm = _load(given)
+    options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
+    return lm, given.measure(lm, items, output, **options | {"left_out": left_out})
 
 
 def _read_texts(given: argparse.Namespace, left_out: LeftOut | None) -> list[Text]:
@@ -177,8 +181,11 @@ def _check_paths(given: argparse.Namespace, output: Output) -> None:
             raise ValueError(f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too")
         known[path.resolve()] = name
     output.check()
-    if given.curve is None:
-        return
+    if given.curve is not None:
+        _check_curve(given)
+
+
+def _check_curve(given: argparse.Namespace) -> None:
     check_place(given.curve)
     if given.error is not None:
         raise ValueError("--error measures areas, and no curve: leave out --curve")
@@ -263,6 +270,15 @@ def _parser() -> argparse.ArgumentParser:
                        curve=None, error=None, int8=False)
     for one in (score, pairs):
         one.set_defaults(**one.get_default("measure").__kwdefaults__)
+    _add_files(score, pairs)
+    _add_measures(score, pairs)
+    for one in (score, pairs):
+        _add_network(one)
+    _add_flags(score, pairs)
+    return parser
+
+
+def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     score.add_argument("texts", type=Path, help="one text per line, a table (.csv, .tsv: with --column) or "
                        "FASTA, in UTF-8, also gzipped; - is the standard input")
     score.add_argument("--column",
@@ -278,6 +294,9 @@ def _parser() -> argparse.ArgumentParser:
                        help="where the comparisons go, one line of JSON per pair")
     score.add_argument("--curve", type=Path,
                        help=f"draw the mean curve into this file ({', '.join(PICTURES)})")
+
+
+def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
             (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
@@ -292,6 +311,22 @@ def _parser() -> argparse.ArgumentParser:
                        "--sizes and --masks")
     pairs.add_argument("--level", type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
                        help="when a sign is sure (default %(default)s)")
+
+
+def _add_network(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--model", required=True, help="name or folder of a masked language model")
+    one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
+    one.add_argument("--no-header", action="store_false", dest="header",
+                     help="the first line of a table does not name its columns")
+    one.add_argument("--given", help="a text that stands before each text and is seen, not scored; texts "
+                     "follow it as they stand, with the space that some tokenizers want")
+    one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
+    one.add_argument("--device", default=_usual_device(),
+                     help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
+    one.add_argument("--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory")
+
+
+def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     precision = score.add_mutually_exclusive_group()
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
@@ -299,16 +334,6 @@ def _parser() -> argparse.ArgumentParser:
          "processors; what that does to scores is measured on at most 8 texts"),
         (precision, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
     for one in (score, pairs):
-        one.add_argument("--model", required=True, help="name or folder of a masked language model")
-        one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
-        one.add_argument("--no-header", action="store_false", dest="header",
-                         help="the first line of a table does not name its columns")
-        one.add_argument("--given", help="a text that stands before each text and is seen, not "
-                         "scored; texts follow it as they stand, with the space that some tokenizers want")
-        one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
-        one.add_argument("--device", default=_usual_device(),
-                         help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
-        one.add_argument("--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory")
         what_exists = one.add_mutually_exclusive_group()
         flags += [(what_exists, "resume", "keep what an earlier run wrote, and go on"),
                   (what_exists, "overwrite", "replace what an earlier run has written"),
@@ -318,7 +343,6 @@ def _parser() -> argparse.ArgumentParser:
                   (one, "allow-unknown", "score unknown tokens as any other")]
     for group, name, what in flags:
         group.add_argument(f"--{name}", action="store_true", help=what)
-    return parser
 
 
 def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
@@ -326,17 +350,16 @@ def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
     named = {"area": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
              "order_spread": "spread over orders"}
     count, tokens = len(scores), sum(line["tokens"] for line in scores)
-    about = f"{count} texts, {tokens} tokens; means with their errors over texts"
-    if count == 1:
-        about = f"1 text, {tokens} tokens; the error of its area over masks"
-    lines = [f"{about}, nats per text:"]
     columns = {name: np.array([line[name] for line in scores], dtype=float) for name in named}
+    if count > 1:
+        lines = [f"{count} texts, {tokens} tokens; means with their errors over texts, nats per text:"]
+        errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in columns.items()}
+    else:
+        lines = [f"1 text, {tokens} tokens; the error of its area over masks, nats per text:"]
+        errors = {"area": scores[0]["area_error"]}
     for name, column in columns.items():
-        error = column.std(ddof=1) / np.sqrt(count) if count > 1 else None
-        if count == 1 and name == "area":
-            error = scores[0]["area_error"]
         if not np.isnan(column).any():
-            told = "" if error is None else f" +- {error:.2f}"
+            told = "" if errors.get(name) is None else f" +- {errors[name]:.2f}"
             lines.append(f"  {named[name]:22}{column.mean():10.2f}{told}")
     per_token = columns["area"].sum() / tokens
     lines.append(f"  area per token{per_token:18.3f}, or {-per_token / math.log(2):.3f} bits")

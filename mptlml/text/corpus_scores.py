@@ -57,35 +57,9 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     if error is not None:
         longest = max(len(item.ids[0]) for item in found)
         allocation.check_passes(num_passes, error, allocation.least_passes(longest))
-
-    def measure(unit: range) -> list[Line]:
-        some = Corpus([found[place].ids[0] for place in unit])
-        own = draws.seeded(seed, unit[0])
-        if error is None:
-            sizes = partial(spaced_sizes, count=num_sizes)
-            curves = lm.curves(some, sizes, num_masks=num_masks, generator=own)
-            lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
-        else:
-            areas = lm.areas(some, num_passes, error=error, generator=own)
-            lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes,
-                          error_reached=reached, sizes=[], scores=[])
-                     for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)]
-        single = lm.single_scores(some)
-        lefts = lm.single_scores(some, "all") if tokens else single
-        for place, ids, line, scores, left in zip(unit, some.rows, lines, single, lefts, strict=True):
-            line |= dict(pseudo_log_likelihood=float(scores.sum()), order_sums=None, order_spread=None)
-            if num_orders:
-                orders = random_orders(len(ids), num_orders, generator=draws.seeded(seed, place))
-                sums = lm.chain_rule(ids, orders).sum(-1)
-                line |= dict(order_sums=sums.tolist(), order_spread=float(sums.std()))
-            if tokens:
-                line |= dict(spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
-                             token_scores=scores.tolist(), left_to_right=left.tolist())
-        return lines
-
     heads = [dict(line=text.line, name=text.name, text=text.text, tokens=len(item.ids[0]),
                   cut_tokens=item.cut_tokens) for item in found for text in item.texts]
-    return _write(lm, output, found, heads, measure, "texts", num_sizes=num_sizes, num_masks=num_masks,
+    return _write(lm, output, found, heads, _score, "texts", num_sizes=num_sizes, num_masks=num_masks,
                   num_orders=num_orders, error=error, num_passes=None if error is None else num_passes,
                   tokens=tokens, seed=seed)
 
@@ -99,17 +73,9 @@ def compare_corpus(lm: MaskedLM, pairs: Sequence[tuple[Text, Text]], output: Out
     and the digests of `score_corpus`, whose options these are. An infinite end of an interval is null.
     """
     found = _readable(lm, pairs, truncate, left_out)
-
-    def measure(unit: range) -> list[Line]:
-        some = Corpus([ids for place in unit for ids in found[place].ids])
-        own = draws.seeded(seed, unit[0])
-        compared = compare(lm, some, num_passes=num_passes, level=level, generator=own)
-        return [{key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
-                for pair in compared]
-
     heads = [dict(line=one.line, first=one.text, second=other.text, cut_tokens=item.cut_tokens)
              for item in found for one, other in [item.texts]]
-    return _write(lm, output, found, heads, measure, "pairs", num_passes=num_passes, level=level, seed=seed)
+    return _write(lm, output, found, heads, _compare, "pairs", num_passes=num_passes, level=level, seed=seed)
 
 
 def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
@@ -136,6 +102,32 @@ def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
     return found
 
 
+def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, num_masks: int, num_orders: int,
+           error: float | None, num_passes: int | None, tokens: bool, seed: int) -> list[Line]:
+    """What is measured of the texts of a unit."""
+    some, own = Corpus([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
+    if error is None or num_passes is None:
+        curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own)
+        lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
+    else:
+        areas = lm.areas(some, num_passes, error=error, generator=own)
+        lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes, error_reached=reached,
+                      sizes=[], scores=[])
+                 for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)]
+    single = lm.single_scores(some)
+    lefts = lm.single_scores(some, "all") if tokens else single
+    for place, ids, line, scores, left in zip(unit, some.rows, lines, single, lefts, strict=True):
+        line |= dict(pseudo_log_likelihood=float(scores.sum()), order_sums=None, order_spread=None)
+        if num_orders:
+            orders = random_orders(len(ids), num_orders, generator=draws.seeded(seed, place))
+            sums = lm.chain_rule(ids, orders).sum(-1)
+            line |= dict(order_sums=sums.tolist(), order_spread=float(sums.std()))
+        if tokens:
+            line |= dict(spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
+                         token_scores=scores.tolist(), left_to_right=left.tolist())
+    return lines
+
+
 def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
     """The area of a text, from its curve; a short one is asked under all of its masks."""
     short = len(ids) <= allocation.SHORT
@@ -147,19 +139,28 @@ def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
                 error_reached=None, sizes=best.sizes.tolist(), scores=best.mean.tolist())
 
 
+def _compare(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_passes: int, level: float,
+             seed: int) -> list[Line]:
+    """What is measured of the pairs of a unit."""
+    some, own = Corpus([ids for place in unit for ids in items[place].ids]), draws.seeded(seed, unit[0])
+    return [{key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
+            for pair in compare(lm, some, num_passes=num_passes, level=level, generator=own)]
+
+
 def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line],
-           measure: Callable[[range], Sequence[Line]], what: str, **settings: Any) -> Path:
+           measure: Callable[..., list[Line]], what: str, **settings: Any) -> Path:
     """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
     frame = [lm.prefix, lm.suffix, lm.tokenizer.mask_token_id]
     for place, (item, head) in enumerate(zip(items, heads, strict=True)):
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
+    ready = partial(measure, lm, items, **settings)
     settings |= dict(weights=weights_digest(lm.exact or lm.model),
                      dtype="int8" if lm.exact else str(lm.dtype or lm.model.dtype), device=lm.device.type,
                      around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
                      batch_tokens=lm.batch_tokens, version=__version__)
     name = lm.model.config.name_or_path
-    return write_results(output, heads, measure, settings=settings, model=name, what=what)
+    return write_results(output, heads, ready, settings=settings, model=name, what=what)
 
 
 def weights_digest(model: Any) -> str:

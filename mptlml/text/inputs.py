@@ -67,26 +67,30 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
     columns: by their names in the first line, else by their numbers from 1. header: whether the first line
     names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
     """
-    delimiter, wanted = DELIMITERS.get(_kind(path), "\t"), columns or []
+    wanted = columns or []
+    for count, (line, cells) in enumerate(_rows(path)):
+        if count == 0:
+            places = _places(path, wanted, cells, header)
+            if header:
+                continue
+        if max(places) < len(cells):
+            yield Row(line, [cells[place] for place in places])
+            continue
+        message = f"line {line} of {path} has {len(cells)} columns, too few for {' and '.join(wanted)}"
+        if left_out is None:
+            raise ValueError(message)
+        left_out(message)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """The rows of a table that are not blank, whole. Raises ValueError: it is none."""
+    delimiter, line = DELIMITERS.get(_kind(path), "\t"), 1
     rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=delimiter, strict=True)
-    places: list[int] | None = None
-    before = 0
     try:
-        for row in rows:
-            line, before = before + 1, rows.line_num
-            if not any(row):
-                continue
-            if places is None:
-                places = _places(path, wanted, row, header)
-                if header:
-                    continue
-            if max(places) < len(row):
-                yield Row(line, [row[place] for place in places])
-                continue
-            message = f"line {line} of {path} has {len(row)} columns, too few for {' and '.join(wanted)}"
-            if left_out is None:
-                raise ValueError(message)
-            left_out(message)
+        for cells in rows:
+            if any(cells):
+                yield Row(line, cells)
+            line = rows.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path} is no table: line {rows.line_num}: {error}") from None
 

@@ -92,20 +92,28 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
         count += more
         hidden, weight = {}, {}
         for k in going:
-            share, weight[k] = shares(more, STRATA, len(ids[2 * k]), own[k])
-            key = draws.rand((more * STRATA, 1 + max(map(max, keys[k]))), None, own[k])
-            for side in (0, 1):
-                hidden[2 * k + side] = hide(key[:, keys[k][side]], share.flatten())
+            weight[k], hidden[2 * k], hidden[2 * k + 1] = _hide_both(more, len(ids[2 * k]), keys[k], own[k])
         areas = _areas(lm, ids, hidden)
         for k in going:
             new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
             rounds[k] = np.append(rounds[k], new.mean(1))
-            mean, error = float(rounds[k].mean()), float(rounds[k].std(ddof=1)) / math.sqrt(count)
-            half = half_width(count, error, level)
-            found[k] = Comparison(mean, error, mean - half, mean + half, abs(mean) > half, 2 * STRATA * count,
-                                  *(float(each[k]) for each in exact))
+            found[k] = _compared(rounds[k], level, *(float(each[k]) for each in exact))
         going = [k for k in going if not found[k].sure and found[k].error > 0]
     return [found[k] for k in range(len(keys))]
+
+
+def _hide_both(rounds: int, num_tokens: int, keys: Sequence[list[int]], generator: Generator) -> list[Tensor]:
+    """The weights of some rounds of a pair, and where each of its two texts hides its tokens."""
+    share, weight = shares(rounds, STRATA, num_tokens, generator)
+    key = draws.rand((rounds * STRATA, 1 + max(map(max, keys))), None, generator)
+    return [weight, *(hide(key[:, own], share.flatten()) for own in keys)]
+
+
+def _compared(rounds: np.ndarray, level: float, *exact: float) -> Comparison:
+    mean, error = float(rounds.mean()), float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
+    half = half_width(len(rounds), error, level)
+    passes = 2 * STRATA * len(rounds)
+    return Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, *exact)
 
 
 @torch.no_grad()
@@ -118,40 +126,47 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
     / 2 rows on average. Raises ValueError: as `encode`, a word that is not one token, another number of
     masks.
     """
-    ids, own = lm.encode(text), [lm.encode(word) for word in words]
-    if not own or max(map(len, own)) > 1:
-        raise ValueError(f"words must be single tokens, at least one, got {list(words)}")
+    ids, columns = lm.encode(text), _single_tokens(lm, words)
     if check_count(num_passes, "num_passes", at_least=4) % 4:
         raise ValueError("num_passes must be a multiple of 4, since each stratum is drawn twice, "
                          f"got {num_passes}")
-    length, columns = len(ids), torch.cat(own)
+    length, others = len(ids), columns != ids[:, None]  # [D, V]
     share, weight = shares(2, num_passes // 2, length, generator)
     hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
     [(_, answer)] = lm.answers([length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True)
     true = answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
-    at_once = answer.new_zeros(*hidden.shape, len(words))
-    at_once[hidden] = answer[:, columns] - true
-    value = at_once * (length / hidden.sum(1).double())[:, None, None]  # [masks, D, V]
+    value = answer.new_zeros(*hidden.shape, len(words))  # [masks, D, V]
+    value[hidden] = answer[:, columns] - true
+    value *= (length / hidden.sum(1).double())[:, None, None]
     wild = _scores(true[:, 0], hidden)
-
-    def mutated(j: int) -> Rows:
-        """The mutants of place j under the masks that show it, mask by mask."""
-        seen, other = hidden[~hidden[:, j]], columns[columns != ids[j]]
-        there = ids.repeat(len(seen), len(other), 1)
-        there[..., j] = other
-        asked = seen[:, None].expand_as(there).flatten(0, 1)
-        return lm._hide(there.flatten(0, 1), asked)
-
-    counts = [int((~hidden[:, j]).sum()) * int((columns != ids[j]).sum()) for j in range(length)]
-    for j, scores in lm.answers([length] * length, counts, mutated):
+    counts = ((~hidden).sum(0) * others.sum(1)).tolist()
+    each = lm.answers([length] * length, counts, lambda j: _mutated(lm, ids, hidden, j, columns[others[j]]))
+    for j, scores in each:
         seen = (~hidden[:, j]).nonzero()[:, 0]
-        by_mask = _scores(scores, mutated(j).asked).view(len(seen), -1)
-        value[seen[:, None], j, (columns != ids[j]).nonzero()[:, 0]] = by_mask - wild[seen, None]
+        asked = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
+        by_mask = _scores(scores, asked).view(len(seen), -1)
+        value[seen[:, None], j, others[j].nonzero()[:, 0]] = by_mask - wild[seen, None]
     value *= weight.view(-1, 1, 1)
     pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
     marginals = lm.masked_marginals(text)
     return Mutants([*words], marginals[:, columns] - marginals.gather(1, ids[:, None]), value.mean(0),
                    pairs.square().sum(0).sqrt() / num_passes)
+
+
+def _single_tokens(lm: MaskedLM, words: Sequence[str]) -> Tensor:
+    """The token of each word, long [V]. Raises ValueError: one that is not one token, or no word."""
+    ids = [lm.encode(word) for word in words]
+    if not ids or max(map(len, ids)) > 1:
+        raise ValueError(f"words must be single tokens, at least one, got {list(words)}")
+    return torch.cat(ids)
+
+
+def _mutated(lm: MaskedLM, ids: Tensor, hidden: Tensor, place: int, others: Tensor) -> Rows:
+    """The text with each of `others` at a place, under the masks that show it, mask by mask."""
+    seen = hidden[~hidden[:, place]]
+    there = ids.repeat(len(seen), len(others), 1)
+    there[..., place] = others
+    return lm._hide(there.flatten(0, 1), seen[:, None].expand_as(there).flatten(0, 1))
 
 
 def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> tuple[Tensor, Tensor]:

@@ -77,17 +77,10 @@ class Passes:
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
         self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
-        table = model.get_input_embeddings()
-        if not hasattr(table, "num_embeddings"):
-            raise ValueError(f"{self._kind} has no table of word embeddings: {ADVICE}")
-        self.vocab_size = table.num_embeddings
+        self.vocab_size = getattr(model.get_input_embeddings(), "num_embeddings", 0)
         self.words = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))
         _check_vocabularies(self)
-        own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
-        start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
-        if start is None:
-            raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
-        self.prefix, self.suffix = framed[:start], framed[start + len(own):]  # special tokens around a text
+        self.prefix, self.suffix = _frame(tokenizer)  # special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
         if getattr(model.config, "token_dropout", False):
             warnings.warn(f"{self._kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
@@ -96,6 +89,7 @@ class Passes:
         self.dtype = dtype
         self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
         try:
+            _check_head(self)
             _check_bidirectional(self)
             self._may_pad(1)
         except torch.OutOfMemoryError:
@@ -217,9 +211,20 @@ def _longest(model: Any, tokenizer: Any) -> int:
     return min(most + [getattr(model.config, "max_position_embeddings", None) or most[0]])
 
 
+def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text. Raises ValueError: its own cannot be told from them."""
+    own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
+    start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
+    if start is None:
+        raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
+    return framed[:start], framed[start + len(own):]
+
+
 def _check_vocabularies(net: Passes) -> None:
     """ValueError for a tokenizer and a model that were not made for each other, as far as one can see."""
     tokenizer, size = net.tokenizer, net.vocab_size
+    if not size:
+        raise ValueError(f"{net._kind} has no table of word embeddings: {ADVICE}")
     if tokenizer.mask_token_id is None:
         raise ValueError("the tokenizer has no mask token: "
                          "use that of a masked language model, such as BERT's")
@@ -236,8 +241,8 @@ def _check_vocabularies(net: Passes) -> None:
         raise ValueError(f"{differ}: load both under the same name")
 
 
-def _check_bidirectional(net: Passes) -> None:
-    """ValueError for models that cannot see to the right of a hole, or have no vocabulary head."""
+def _check_head(net: Passes) -> None:
+    """ValueError for models that by their kind cannot fill a hole, or have no vocabulary head."""
     kind, config = net._kind, net.model.config
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{kind} is an encoder-decoder model: {ADVICE}")
@@ -246,15 +251,19 @@ def _check_bidirectional(net: Passes) -> None:
                          "set attention_type to original_full in its configuration")
     if net.model.get_output_embeddings() is None:
         raise ValueError(f"{kind} has no vocabulary head: {ADVICE}")
+
+
+def _check_bidirectional(net: Passes) -> None:
+    """ValueError for models that do not answer with logits, or cannot see to the right of a hole."""
     given = torch.tensor([[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]])
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         logits = check_known(net._logits(given, torch.ones_like(given), first))
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
-        raise ValueError(f"{kind} answers with shape {tuple(logits.shape)}, not with logits of "
+        raise ValueError(f"{net._kind} answers with shape {tuple(logits.shape)}, not with logits of "
                          f"{net.vocab_size} tokens: {ADVICE}")
     if torch.equal(logits[0], logits[1]):
-        raise ValueError(f"{kind} does not see to the right of a hole, as a causal model: {ADVICE}")
+        raise ValueError(f"{net._kind} does not see to the right of a hole, as a causal model: {ADVICE}")
 
 
 def _same_before_padding(net: Passes, length: int, width: int) -> bool:
@@ -268,13 +277,10 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)
     places = torch.zeros(padded.shape, dtype=torch.bool)
     places[0, len(net.prefix): len(net.prefix) + length: -(-length // 16)] = True  # padding can touch far
-
-    def logits(given: Tensor) -> Tensor:
-        seen = (torch.arange(given.shape[1]) < row.shape[1])[None].long()
-        return net._logits(given, seen, places[:, : given.shape[1]])
-
+    seen = (torch.arange(padded.shape[1]) < row.shape[1])[None].long()
     with torch.no_grad():
-        alone, again, among = logits(row), logits(row), logits(padded)
+        alone, again, among = (net._logits(given, seen[:, :given.shape[1]], places[:, :given.shape[1]])
+                               for given in (row, row, padded))
     most = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6 * (alone.abs().max() + 1)
     if (alone - again).abs().max() > most:
         raise ValueError(f"{net._kind} answers otherwise when it is asked again: it draws at random")

@@ -90,11 +90,9 @@ def write_results(output: Output, heads: Sequence[Line], measure: Callable[[rang
         raise ValueError(f"the lines of {what} must increase")
     run, about = short_digest(json.dumps(settings)), dict(model=model) | settings
     heads = [head | dict(settings=run) for head in heads]
-    units = [range(start, min(start + UNIT, len(heads))) for start in range(0, len(heads), UNIT)]
-    units = units[output.part:: output.parts]
-    found: dict[int, str] = {}
-    for file in _written(output):
-        found |= _lines(file, heads)
+    units = [range(start, min(start + UNIT, len(heads)))
+             for start in range(UNIT * output.part, len(heads), UNIT * output.parts)]
+    found = {place: line for file in _written(output) for place, line in _lines(file, heads).items()}
     done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
     begun, seconds = False, 0.1 if sys.stderr.isatty() else LOG_SECONDS
     with tqdm(total=sum(map(len, units)), desc=what, mininterval=seconds) as bar:
