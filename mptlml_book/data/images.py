@@ -69,13 +69,7 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
                     "scikit-learn's 8 × 8 digits stand in for it on this page.")
             digits = replace(_digits(), note=note)
             return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
-    try:
-        found = _torchvision(name)(str(root), train=train)
-    except (OSError, RuntimeError, ValueError, AssertionError) as error:
-        raise ValueError(f"the {DATASETS[name]} files in {raw} cannot be read: {error!r}") from error
-    pixels = found.data[:num_rows].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
-    source = TITLES[name] + ("" if train else ", test images")
-    return _cut(Images(pixels, found.targets[:num_rows], 28, source), num_rows)
+    return _cut(_read(name, root, train, num_rows), num_rows)
 
 
 def train_and_held_out(name: str) -> tuple[Images, Images]:
@@ -97,6 +91,18 @@ def _digits() -> Images:
         from sklearn.datasets import load_digits
     bunch = load_digits()
     return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits")
+
+
+def _read(name: str, root: Path, train: bool, at_most: int | None) -> Images:
+    """Images of torchvision's files. Raises ValueError: they cannot be read."""
+    try:
+        found = _torchvision(name)(str(root), train=train)
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        there = root / DATASETS[name] / "raw"
+        raise ValueError(f"the {DATASETS[name]} files in {there} cannot be read: {error!r}") from error
+    pixels = found.data[:at_most].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
+    source = TITLES[name] + ("" if train else ", test images")
+    return Images(pixels, found.targets[:at_most], 28, source)
 
 
 def _torchvision(name: str) -> Any:

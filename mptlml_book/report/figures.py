@@ -77,14 +77,18 @@ def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
             end = points[points[:, 0].argmax()]
             found.append((axes.transData.transform(end)[1] / pixels, str(line.get_label()), line, end))
     found.sort(key=lambda entry: entry[0])
-    heights = np.array([1.2 * mpl.rcParams["font.size"] * (1 + label.count("\n")) for _, label, _, _ in found])
-    stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
-    wanted = np.array([entry[0] for entry in found])
-    middles = isotonic_regression(wanted - stacked).x + stacked if found else wanted  # the nearest without overlap
+    middles = _apart(np.array([at for at, *_ in found]), [label for _, label, *_ in found])
     for (at, label, line, end), middle in zip(found, middles, strict=True):
         axes.annotate(label, end, (gap, middle - at), color=line.get_color(), textcoords="offset points", va="center",
                       annotation_clip=False)
         line.set_label("_")
+
+
+def _apart(wanted: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """Where labels stand without overlap, nearest to the heights where they are wanted, in points from below."""
+    heights = np.array([1.2 * mpl.rcParams["font.size"] * (1 + label.count("\n")) for label in labels])
+    stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
+    return isotonic_regression(wanted - stacked).x + stacked if labels else wanted
 
 
 def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5) -> None:
@@ -110,11 +114,7 @@ def picture(figure: Figure, key: str) -> str:
     is drawn a second time for a phone. What holds an image, or a legend or title for all of its panels, stays
     in one piece.
     """
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            if type(axis.get_major_formatter()) is LogFormatterSciNotation:
-                axis.set_major_formatter(_PlainLog())
-                axis.set_minor_formatter(_PlainLog(labelOnlyBase=False))
+    _write_plain_logs(figure)
     places = {axes: axes.get_subplotspec() for axes in figure.axes}
     whole = bool(figure.legends or figure.get_suptitle() or any(axes.images for axes in places))
     try:
@@ -129,6 +129,13 @@ def picture(figure: Figure, key: str) -> str:
         plt.close(figure)
 
 
+def _write_plain_logs(figure: Figure) -> None:
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        if type(axis.get_major_formatter()) is LogFormatterSciNotation:
+            axis.set_major_formatter(_PlainLog())
+            axis.set_minor_formatter(_PlainLog(labelOnlyBase=False))
+
+
 def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
     """Each panel as an <svg>, in the order of reading; panels of a row are equally high and share its width."""
     for axes in places:
@@ -140,9 +147,9 @@ def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
     boxes = {place: Bbox.union([extent[axes] for axes in places if places[axes] == place]) for place in places.values()}
     made = []
     for count, place in enumerate(sorted(boxes, key=lambda place: (place.rowspan.start, place.colspan.start))):
-        row = [boxes[other] for other in boxes if other.rowspan.start == place.rowspan.start]
         for axes in places:
             axes.set_visible(places[axes] == place)
+        row = [boxes[other] for other in boxes if other.rowspan.start == place.rowspan.start]
         whole = Bbox.union(row)
         box = Bbox.from_extents(boxes[place].x0, whole.y0, boxes[place].x1, whole.y1).padded(0.02)
         share = box.width / sum(other.width for other in row)
@@ -194,16 +201,16 @@ def table(rows: Iterable[Sequence[Any]], header: Sequence[str], formats: Sequenc
               for value, spec in zip(row, formats, strict=True)] for row in rows]
     kinds = [' class="words"' if all(cell[:1].isalpha() for cell in column) else ""
              for column in zip(*cells, strict=True)]
-
-    def line(row: Sequence[str], tag: str) -> str:
-        # The column of row names may have no heading, and an empty <th> is not allowed.
-        tags = [tag if cell else "td" for cell in row]
-        return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
-                                for cell, tag, kind in zip(row, tags, kinds, strict=True)) + "</tr>"
-
-    head, body = line(header, "th"), "".join(line(row, "td") for row in cells)
+    head, body = _table_row(header, "th", kinds), "".join(_table_row(row, "td", kinds) for row in cells)
     records.display(HTML('<div class="table-wrapper"><table class="table">'
                          f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"))
+
+
+def _table_row(cells: Sequence[str], tag: str, kinds: Sequence[str]) -> str:
+    # The column of row names may have no heading, and an empty <th> is not allowed.
+    tags = [tag if cell else "td" for cell in cells]
+    return "<tr>" + "".join(f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
+                            for cell, tag, kind in zip(cells, tags, kinds, strict=True)) + "</tr>"
 
 
 def bracket(estimate: Estimate, digits: int = 3) -> str:

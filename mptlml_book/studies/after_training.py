@@ -50,21 +50,12 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
     if name == "short topics":
         transition = torch.kron(_stay(3, SHORT_STAY), phase)
     if name == "nouns renamed":
-        called = list(range(len(WORDS)))
-        for topic, words in enumerate(NOUNS):
-            for old, new in zip(words, NOUNS[topic - 1], strict=True):
-                called[WORDS.index(old)] = WORDS.index(new)  # this word now stands where that one stood
-        emission = emission[:, called]
+        former = dict(zip(sum(NOUNS, ()), sum((NOUNS[-1], *NOUNS[:-1]), ()), strict=True))
+        emission = emission[:, [WORDS.index(former.get(word, word)) for word in WORDS]]  # each stands where that stood
     if name == "typing noise":
         emission = (1 - TYPING) * emission + TYPING / len(WORDS)
     if name == "new topic":
-        transition = torch.kron(_stay(4, STAY), phase)
-        added = emission[:PHASES].clone()
-        for state, kind in ((1, NOUNS), (2, VERBS)):
-            for rank in range(3):
-                given, taken = (WORDS.index(kind[topic][rank]) for topic in (0, (rank + state) % 3))
-                added[state, given], added[state, taken] = emission[0, -1], emission[state, given]
-        emission = torch.cat([emission, added])
+        transition, emission = torch.kron(_stay(4, STAY), phase), torch.cat([emission, _fourth_topic(emission)])
     states = len(emission)
     return HiddenMarkovModel(torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens)
 
@@ -73,6 +64,16 @@ def _stay(num_topics: int, stay: float) -> Tensor:
     """The topic's transition: it stays, or becomes any of the others."""
     other = (1 - stay) / (num_topics - 1)
     return torch.full((num_topics,) * 2, other, dtype=torch.float64).fill_diagonal_(stay)
+
+
+def _fourth_topic(emission: Tensor) -> Tensor:
+    """What its states emit, [4, V]: as the first topic's, with nouns and verbs from different topics."""
+    added = emission[:PHASES].clone()
+    for state, kind in ((1, NOUNS), (2, VERBS)):
+        for rank in range(3):
+            given, taken = (WORDS.index(kind[topic][rank]) for topic in (0, (rank + state) % 3))
+            added[state, given], added[state, taken] = emission[0, -1], emission[state, given]
+    return added
 
 
 def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:

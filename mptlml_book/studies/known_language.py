@@ -134,6 +134,7 @@ def _train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gene
                learning_rate=learning_rate, decay_steps=steps, warm_up=warm_up, track_every=steps, name=scheme)
 
 
+@torch.no_grad()
 def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
          at: Sequence[int] | None = None) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
@@ -161,16 +162,14 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
     ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])  # the last: left to right
-    with torch.no_grad():
-        own = OBJECTIVES[scheme](judged, x, generator=generator)
-        written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
+    own = OBJECTIVES[scheme](judged, x, generator=generator)
+    written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
     found = {"gap": curve.area().mean, **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
              "own": float(own), "left to right": float(written.mean()), "curve": curve.mean.tolist()}
     if num_orders:
         orders, some = random_orders(length, num_orders, generator=generator), x[:num_rows // 8]
-        with torch.no_grad():
-            log_prob = chain_rule(net, some, orders).double().sum(-1)  # [orders, rows]
-            below = chain_rule(shortfall, some, torch.cat([orders, ends])).sum(-1)
+        log_prob = chain_rule(net, some, orders).double().sum(-1)  # [orders, rows]
+        below = chain_rule(shortfall, some, torch.cat([orders, ends])).sum(-1)
         first, second = (half.mean(1) for half in below.tensor_split(2, 1))  # [orders]
         found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
                   "mixture": float(order_gap(log_prob).mean()), "spread": float(log_prob.std(0).mean())}

@@ -9,6 +9,7 @@ pixels, the pixels in use.
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,24 +115,23 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension.
     The height is concave in m and s; L-BFGS starts at the posterior's mode.
     """
-    rule, seen = hermite_rule(15, 1), torch.ones_like(x, dtype=torch.bool)
-    points, weights = rule.nodes[:, 0], rule.log_weights.exp()
+    mode, root = model.mode(x, torch.ones_like(x, dtype=torch.bool))
+    precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
+    found = []
+    for rows, start in zip(x.split(100), torch.stack([mode, -0.5 * precision.log()], 1).split(100), strict=True):
+        bound = partial(_diagonal_elbo, model, rows)
+        found.append(bound(_highest(bound, start, 20)[0]))
+    return torch.cat(found)
 
-    def bound(rows: Tensor, q: Tensor) -> Tensor:
-        mean, log_deviation = q.unbind(1)
-        logits = mean @ model.weight.T + model.bias
-        deviation = ((2 * log_deviation).exp() @ model.weight.T.square() + 1e-30).sqrt()
-        normaliser = softplus(logits[..., None] + deviation[..., None] * points) @ weights
-        divergence = 0.5 * (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).sum(-1)
-        return (rows * logits - normaliser).sum(-1) - divergence
 
-    def best(rows: Tensor, mode: Tensor, root: Tensor) -> Tensor:
-        precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
-        start = torch.stack([mode, -0.5 * precision.log()], 1)
-        return bound(rows, _highest(lambda q: bound(rows, q).sum(), start, 20)[0])
-
-    parts = zip(*(tensor.split(100) for tensor in (x, *model.mode(x, seen))), strict=True)
-    return torch.cat([best(*part) for part in parts])
+def _diagonal_elbo(model: LinearVAE, x: Tensor, q: Tensor) -> Tensor:
+    """The ELBO, nats [N], of q [N, 2, K]: means and logarithms of deviations."""
+    rule, (mean, log_deviation) = hermite_rule(15, 1), q.unbind(1)
+    logits = mean @ model.weight.T + model.bias
+    deviation = ((2 * log_deviation).exp() @ model.weight.T.square() + 1e-30).sqrt()
+    normaliser = softplus(logits[..., None] + deviation[..., None] * rule.nodes[:, 0]) @ rule.log_weights.exp()
+    divergence = 0.5 * (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).sum(-1)
+    return (x * logits - normaliser).sum(-1) - divergence
 
 
 def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Tensor:
@@ -261,23 +261,30 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
         if encoder is not None:
             return encoder.elbo(weight, bias, rows, generator=generator).mean() + images.constant
         model = LinearVAE(weight, bias, disc_rule(spacing, RADIUS, generator=generator))
-        if objective == "exact":
-            return model.log_prob(rows).mean() + images.constant
-        sizes, weights = torch.full((MASKS,), round(SHARE * images.num_tokens)), torch.ones(MASKS)
-        if objective == "uniform":
-            sizes, weights = sizes_and_weights(images.num_tokens, MASKS, generator)
-        observed = random_masks(images.num_tokens, sizes, generator=generator).to(device)
-        return masked_objective(model, rows.unflatten(0, (MASKS, -1)), images, observed, weights)
-
-    def tracked(measure: Callable[[Tensor, Tensor], Any]) -> Callable[[], Any]:
-        return lambda: measure(weight.cpu(), bias.cpu())
+        return _objective(objective, model, rows, images, generator)
 
     num_steps = a_pass * (passes if stop is None else stop)
     history = fit(value, parameters, num_steps=num_steps, decay_steps=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
-                  track={key: tracked(measure) for key, measure in (track or {}).items()}, **options)
+                  track={key: partial(_measured, measure, weight, bias) for key, measure in (track or {}).items()},
+                  **options)
     encoder = encoder and Encoder(*(p.detach().cpu() for p in (encoder.weight, encoder.bias, encoder.centre)))
     return Run(weight.detach().cpu(), bias.detach().cpu(), encoder, history)
+
+
+def _objective(objective: str, model: LinearVAE, rows: Tensor, images: BinaryImages, generator: Generator) -> Tensor:
+    """One of the first three OBJECTIVES, nats per row, for rows [n, U] and a model of the pixels in use."""
+    if objective == "exact":
+        return model.log_prob(rows).mean() + images.constant
+    sizes, weights = torch.full((MASKS,), round(SHARE * images.num_tokens)), torch.ones(MASKS)
+    if objective == "uniform":
+        sizes, weights = sizes_and_weights(images.num_tokens, MASKS, generator)
+    observed = random_masks(images.num_tokens, sizes, generator=generator).to(rows.device)
+    return masked_objective(model, rows.unflatten(0, (MASKS, -1)), images, observed, weights)
+
+
+def _measured(measure: Callable[[Tensor, Tensor], Any], weight: Tensor, bias: Tensor) -> Any:
+    return measure(weight.cpu(), bias.cpu())
 
 
 def short_run(objective: str, images: BinaryImages, *, seed: int, device: torch.device | str = "cpu") -> Run:
@@ -304,10 +311,10 @@ def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: flo
 
 
 def _highest(height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int) -> tuple[Tensor, int]:
-    """The maximum of a function, by L-BFGS from the start: where it is, and the steps taken."""
+    """The maximum of a sum of heights, by L-BFGS from the start: where it is, and the steps taken."""
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = torch.from_numpy(flat).view_as(start).requires_grad_()
-        value = height(x)
+        value = height(x).sum()
         [slope] = torch.autograd.grad(value, x)
         return -value.item(), -slope.flatten().numpy()
 

@@ -152,10 +152,7 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
         else:
             word = draws.multinomial(answer.exp().flatten(0, 1), 1, generator).view_as(row)
         drawn = answer.gather(-1, word[..., None]).squeeze(-1)
-        key = draws.rand(row.shape, None, generator)
-        if places != "random":
-            sure = answer.amax(-1) if places == "surest place" else drawn
-            key = _rounded(sure.exp()) + TIE / 2 * key
+        key = _keys(answer, drawn, places, generator)
         if noise:
             gumbel = -draws.rand(row.shape, None, generator).log().neg().log()
             key = drawn + noise * (1 - done / len(steps)) * gumbel
@@ -165,6 +162,15 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
             log_q += torch.where(filled, drawn, 0).sum(-1)
         row, seen = torch.where(filled, word, row), seen | filled
     return row, log_q if places != "surest word" else log_q * math.nan
+
+
+def _keys(answer: Tensor, drawn: Tensor, places: str, generator: Generator) -> Tensor:
+    """What orders the places [N, D], by the answers [N, D, V] and those about drawn words [N, D]: the highest first."""
+    key = draws.rand(drawn.shape, None, generator)
+    if places == "random":
+        return key
+    sure = answer.amax(-1) if places == "surest place" else drawn
+    return _rounded(sure.exp()) + TIE / 2 * key
 
 
 def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator) -> Tensor:
@@ -183,12 +189,10 @@ def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, genera
             probs = _rounded(model.vocabulary_log_prob(rows, seen).double().exp())
         own = probs.gather(-1, rows[..., None]).squeeze(-1)  # q(x_j | x_R): [n, D]
         before = draws.rand(rows.shape, None, generator)  # the random order that breaks ties
-        below = _below(probs, own, before)  # [n, i, j]: P(the word drawn at i is less sure than x_j at j)
-        below = below.masked_fill(seen[..., None], 1)
+        below = _below(probs, own, before).masked_fill(seen[..., None], 1)
         below.diagonal(dim1=-2, dim2=-1).fill_(1)
         chance = (own * below.prod(-2)).masked_fill(seen, 0)
-        total = chance.sum(-1)
-        log_weight += total.log()
+        log_weight += chance.sum(-1).log()
         place = draws.multinomial(chance.clamp(min=1e-300), 1, generator)
         seen = seen.scatter(-1, place, True)
     return log_weight.view(len(x), num_paths).logsumexp(-1) - math.log(num_paths)

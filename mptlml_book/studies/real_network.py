@@ -213,13 +213,10 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
     width = max(map(len, ids))
     rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)
     lengths, order, generator = torch.tensor([len(i) for i in ids]), draws.seeded(seed), draws.seeded(seed, 1)
-    view, waiting = lm.at_length(width), torch.zeros(0, dtype=torch.long)
+    view, batches = lm.at_length(width), _batches(len(rows), order)
 
     def objective() -> Tensor:
-        nonlocal waiting
-        if len(waiting) < BATCH:
-            waiting = torch.randperm(len(rows), generator=order)
-        batch, waiting = waiting[:BATCH], waiting[BATCH:]
+        batch = next(batches)
         return SCHEMES[scheme](view, rows[batch], lengths=lengths[batch], generator=generator)
 
     lm.model.train()
@@ -228,6 +225,14 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
                    track=track, track_every=NUM_STEPS, optimiser=torch.optim.AdamW, name=scheme)
     finally:
         lm.model.eval()
+
+
+def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
+    """Numbers of rows, BATCH at a time, each once before any comes again; what is too few for a batch is left out."""
+    while True:
+        for batch in torch.randperm(num_rows, generator=generator).split(BATCH):
+            if len(batch) == min(BATCH, num_rows):
+                yield batch
 
 
 def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
