@@ -2,8 +2,7 @@
 
 A row has blocks, and its total is the sum over them of width x mean value. Its draws are two halves. In
 rounds, each half gives its draws to the blocks in proportion to width x noise (Neyman 1934), where the noise
-is what the *other* half has found: so how often a block counts in an average does not follow from the values
-that are averaged.
+is what the *other* half has found: how often a block counts in an average does not follow from its values.
 """
 
 from collections.abc import Callable
@@ -78,12 +77,10 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
 
     width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2])
     answers one value for each place in [0, 1) of its block, [P, 2]; a pair of places lies in one of equal
-    parts of a block, so that its difference tells the noise. pilot: draws of a block in each half before the
-    first round, even.
+    parts of a block: its difference tells the noise. pilot: draws of a block in each half, even, at first.
 
     With one round after the pilot the total has no bias; with more, how much a half draws also says how well
-    the other half's noise is known, and a bias of up to a tenth of the error was seen where the pilot is most
-    of the draws.
+    the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
     """
     squares, sums, pairs = np.zeros((3, 2, *width.shape))  # [half, B, N], of pairs: half a squared difference, the mean
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
@@ -100,7 +97,7 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
 
 
 def _drawn(draw: Draw, more: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The cell of [half, B, N] of each new pair [P], `more` in each, and the two values of the pair [P, 2]."""
+    """The cell of [half, B, N] of each new pair [P], `more` in each, and the pair's two values [P, 2]."""
     cell = np.repeat(np.arange(more.size), more.ravel())
     part = np.arange(len(cell)) - np.repeat(more.ravel().cumsum() - more.ravel(), more.ravel())
     within = draws.rand((len(cell), 2), None, generator).numpy(force=True)
@@ -109,7 +106,8 @@ def _drawn(draw: Draw, more: np.ndarray, generator: Generator) -> tuple[np.ndarr
     return cell, draw(row, block, places)
 
 
-def _totals(width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray, reached: np.ndarray) -> Totals:
+def _totals(width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray,
+            reached: np.ndarray) -> Totals:
     seen = np.maximum(pairs, 1)
     by_block = width**2 * squares / seen / (2 * seen) / 4  # the variance that each adds to the mean of the halves
     variance = by_block.sum((0, 1))

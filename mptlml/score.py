@@ -220,7 +220,8 @@ def order_gap(log_probs: Tensor) -> Tensor:
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
 
 
-def _shared_scores(model: ConditionalModel, data: Data, sizes: Tensor, at_once: int, generator: Generator) -> Tensor:
+def _shared_scores(model: ConditionalModel, data: Data, sizes: Tensor, at_once: int,
+                   generator: Generator) -> Tensor:
     """The mean score of rows under masks of the sizes [s, P], which they share, nats per token [s, P]."""
     observed = random_masks(model.num_tokens, sizes.flatten(), generator=generator).to(data.device)
     means = [mean_score(model, data, some) for some in observed.split(at_once)]

@@ -125,8 +125,7 @@ class Recursive:
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else
     take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is
     Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the
-    tokens of a mask is also the joint log p(x_M | z_T). Gradients flow through the last pass only, or with
-    through=True through all.
+    tokens of a mask is also log p(x_M | z_T). through: gradients flow through all passes, not only the last.
     """
 
     vae: DeepVAE

@@ -7,6 +7,8 @@ observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q), an
 sigmoid(eta_qj). These conditionals belong to one joint distribution, whatever the rule.
 """
 
+from functools import partial
+
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import softplus
@@ -77,20 +79,20 @@ class LinearVAE:
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
-        eye = torch.eye(self.num_latents, dtype=self.weight.dtype, device=self.weight.device)
-        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T, [D, K K]
-
-        def height(z: Tensor) -> Tensor:
-            return _log_likelihood(seen, mask, self._logits_at(z)) - 0.5 * z.square().sum(-1)
-
-        def slope_and_precision(z: Tensor) -> tuple[Tensor, Tensor]:
-            chance = self._logits_at(z).sigmoid()
-            spread = mask * chance * (1 - chance)
-            return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(-1, eye.shape)
-
+        height, slope = partial(self._height, seen, mask), partial(self._slope_and_precision, seen, mask)
         start = self.posterior(x, observed) @ self.rule.nodes
-        peak = climb(height, slope_and_precision, start, num_steps=30, tolerance=tolerance, slack=8)
-        return Peak.at(peak, slope_and_precision(peak)[1])
+        peak = climb(height, slope, start, num_steps=30, tolerance=tolerance, slack=8)
+        return Peak.at(peak, slope(peak)[1])
+
+    def _height(self, seen: Tensor, mask: Tensor, z: Tensor) -> Tensor:
+        return _log_likelihood(seen, mask, self._logits_at(z)) - 0.5 * z.square().sum(-1)
+
+    def _slope_and_precision(self, seen: Tensor, mask: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        chance = self._logits_at(z).sigmoid()
+        spread = mask * chance * (1 - chance)
+        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T, [D, K K]
+        eye = torch.eye(self.num_latents).to(outer)
+        return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(-1, eye.shape)
 
     def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> Rule:
         """A rule of each row's own: nodes [..., Q, K] at mode + L offset, log weight + log p(x_R, z) there.

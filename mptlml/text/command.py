@@ -15,7 +15,8 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -216,31 +217,38 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     """The model of a name or folder. Raises ValueError, whatever is wrong with it."""
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
-        from transformers.utils import logging
     if Path(given.model).is_file():
         raise ValueError(f"--model {given.model} is a file: "
                          "give the folder that holds config.json and the weights")
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # what is missing is said once, below
-    local = Path(given.model).is_dir()
     try:
-        lm = MaskedLM.from_pretrained(
-            given.model, int8=given.int8, dtype=torch.bfloat16 if given.bfloat16 else None,
-            **{name: getattr(given, name) for name in (
-                "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
+        with _quiet_transformers():  # what is missing is said once, below
+            lm = MaskedLM.from_pretrained(
+                given.model, int8=given.int8, dtype=torch.bfloat16 if given.bfloat16 else None,
+                **{name: getattr(given, name) for name in (
+                    "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
     except Exception as error:  # transformers and what it reads files with raise errors of all kinds
-        nowhere = not local and isinstance(error, OSError | HFValidationError)
+        nowhere = not Path(given.model).is_dir() and isinstance(error, OSError | HFValidationError)
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
-    finally:
-        logging.set_verbosity(verbosity)
     try:
         return lm.given(given.given) if given.given else lm
     except ValueError as error:
         raise ValueError(f"--given: {error}") from None
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    with needs("text"):
+        from transformers.utils import logging
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def _number(kind: type, allowed: Callable[[Any], bool], words: str) -> Callable[[str], Any]:

@@ -38,8 +38,7 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
 
     A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size,
     each text its own, and 0 where all masks were asked, as of texts of up to six tokens; `quadrature_error`
-    is of `num_sizes` sizes in place of all. Lines of plain strings are their places from 1. tokens: also
-    scores of each token.
+    is of `num_sizes` sizes in place of all. Lines of strings are their places from 1. tokens: score each too.
 
     error: each area is measured to about this standard error, nats, in at most `num_passes` rows, over all
     sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is no curve, and no
@@ -102,8 +101,8 @@ def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
     return found
 
 
-def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, num_masks: int, num_orders: int,
-           error: float | None, num_passes: int | None, tokens: bool, seed: int) -> list[Line]:
+def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, num_masks: int,
+           num_orders: int, error: float | None, num_passes: int | None, tokens: bool, seed: int) -> list[Line]:
     """What is measured of the texts of a unit."""
     some, own = Corpus([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
     if error is None or num_passes is None:
@@ -111,8 +110,8 @@ def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, 
         lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
     else:
         areas = lm.areas(some, num_passes, error=error, generator=own)
-        lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes, error_reached=reached,
-                      sizes=[], scores=[])
+        lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes,
+                      error_reached=reached, sizes=[], scores=[])
                  for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)]
     single = lm.single_scores(some)
     lefts = lm.single_scores(some, "all") if tokens else single

@@ -43,8 +43,7 @@ def read_texts(path: Path, column: str | None = None, *, header: bool = True,
 
     .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
     sequences, their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is
-    the standard input. Raises ValueError: nothing to be read, no such column, another encoding than UTF-8;
-    OSError.
+    the standard input. Raises ValueError: nothing to be read, no such column, not UTF-8; OSError.
     """
     kind = _kind(path)
     if column is not None or kind in DELIMITERS:

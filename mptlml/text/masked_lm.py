@@ -2,8 +2,7 @@
 
 D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is masked,
 scored or counted. A network's answers need not belong to one joint distribution; the area is then the mean
-over orders of the chain rule, which by Jensen's inequality bounds the log of the mixture over orders from
-below (`order_gap`).
+over orders of the chain rule, by Jensen's inequality at most the log of their mixture (`order_gap`).
 """
 
 import copy
@@ -68,8 +67,7 @@ class MaskedLM(Passes):
     texts that hold it. int8: on a CPU, linear layers in 8-bit whole numbers, two to three times faster on
     some, beside the network as it is, which stays in memory: then scores are rounded more, by what shares a
     pass, and `int8.int8_error` tells how far they move. Raises ValueError, which says what to do: a causal or
-    encoder-decoder model, no vocabulary head, a tokenizer without a mask token or a vocabulary, vocabularies
-    that do not match.
+    encoder-decoder model, no vocabulary head, no mask token or vocabulary, vocabularies that do not match.
     """
 
     @classmethod
@@ -78,14 +76,12 @@ class MaskedLM(Passes):
                         trust_remote_code: bool = False, **options: Any) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        local_files_only: by default, where the hub does not answer within three seconds;
-        revision: a branch, tag or commit of the hub, which makes a score by name reproducible;
-        trust_remote_code: run the code that comes with the model. Raises ValueError for any other kind, and
-        for one that was saved without its vocabulary head or without its tokenizer; OSError where there is no
-        model of this name.
+        local_files_only: by default, where the hub does not answer within three seconds; revision: a branch,
+        tag or commit of the hub, which makes a score by name reproducible; trust_remote_code: run the code
+        that comes with the model. Raises ValueError for any other kind, and for one that was saved without
+        its vocabulary head or tokenizer; OSError where there is no model of this name.
         """
-        with needs("text"):
-            # slow to import: only where they are needed
+        with needs("text"):  # slow to import: only where they are needed
             from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
         if local_files_only is None:
             local_files_only = Path(name).is_dir() or not _hub_answers()
@@ -216,11 +212,7 @@ class MaskedLM(Passes):
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
         check_count(num_masks, "num_masks")
-        every = {}
-        for length in set(lengths):
-            asked = sizes(length) if callable(sizes) else sizes
-            asked = torch.arange(1, length + 1) if asked is None else asked
-            every[length] = check_sizes(asked, length).unique()
+        every = {length: _sizes_of(sizes, length) for length in set(lengths)}
         each = [every[length].repeat_interleave(num_masks) for length in lengths]  # the size of each mask
 
         def masked(i: int) -> Rows:
@@ -287,10 +279,7 @@ class MaskedLM(Passes):
         corpus = self._corpus(texts)
         words = [torch.arange(length) * (hide_later != "all") for length in corpus.lengths]
         if hide_later == "word":
-            if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
-                raise ValueError('hide_later="word" needs texts, and a tokenizer that tells words (is_fast)')
-            read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
-            words = [torch.tensor(read.word_ids(i)) for i in range(len(corpus.rows))]
+            words = self._words(texts)
 
         def singly(i: int) -> Rows:
             rows = self._hide(corpus.rows[i], (words[i] == words[i][:, None]).triu())
@@ -350,15 +339,22 @@ class MaskedLM(Passes):
         def masked(i: int) -> Rows:
             own, ids = draws.seeded(seed, i), corpus.rows[i]
             hidden = ~random_masks(len(ids), sizes[i].repeat_interleave(num_masks), generator=own)
-            if corruption == "mask":
-                return self._hide(ids, hidden)
-            mask_id, true = self.tokenizer.mask_token_id, ids.expand_as(hidden)
-            return Rows.hiding(ids, hidden, draws.bert_rule(true, mask_id, self.vocab_size, own))
+            instead = self.tokenizer.mask_token_id
+            if corruption == "80/10/10":
+                instead = draws.bert_rule(ids.expand_as(hidden), instead, self.vocab_size, own)
+            return Rows.hiding(ids, hidden, instead)
 
         scores = np.empty((len(rates), len(lengths)))
         for i, answer in self.answers(lengths, [num_masks * len(rates)] * len(lengths), masked):
             scores[:, i] = [float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())]
         return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
+
+    def _words(self, texts: Sequence[str] | Corpus) -> list[Tensor]:
+        """Which word of its text each token is part of, long [D_i]. Raises ValueError as `single_scores`."""
+        if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
+            raise ValueError('hide_later="word" needs texts, and a tokenizer that tells words (is_fast)')
+        read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        return [torch.tensor(read.word_ids(i)) for i in range(len(texts))]
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
         return texts if isinstance(texts, Corpus) else self.sentences(texts)
@@ -366,6 +362,12 @@ class MaskedLM(Passes):
     def _hide(self, ids: Tensor, hidden: Tensor) -> Rows:
         """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""
         return Rows.hiding(ids, hidden, self.tokenizer.mask_token_id)
+
+
+def _sizes_of(sizes: Sizes | Callable[[int], Sizes] | None, length: int) -> Tensor:
+    """The mask sizes of a text, as `MaskedLM.curves` takes them, each once and in order."""
+    asked = sizes(length) if callable(sizes) else sizes
+    return check_sizes(range(1, length + 1) if asked is None else asked, length).unique()
 
 
 def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:

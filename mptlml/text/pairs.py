@@ -52,8 +52,7 @@ class Mutants(NamedTuple):
     """All single mutants of a text, minus the text's own, nats: row j, column v has words[v] at place j.
 
     masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D,
-    V]: differences of the areas, with standard errors [D, V] over masks that all mutants share. 0 for the
-    text itself.
+    V]: differences of areas, with standard errors [D, V] over masks that mutants share. The text is 0.
     """
 
     words: list[str]
@@ -123,8 +122,7 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
 
     num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers
     for all words there; where the place is seen, each mutant is asked by itself: (words - 1) x D x num_passes
-    / 2 rows on average. Raises ValueError: as `encode`, a word that is not one token, another number of
-    masks.
+    / 2 rows on average. Raises ValueError: as `encode`, a word of more tokens, another number of masks.
     """
     ids, columns = lm.encode(text), _single_tokens(lm, words)
     if check_count(num_passes, "num_passes", at_least=4) % 4:

@@ -137,9 +137,8 @@ def table2_area(curve: RateCurve) -> Estimate:
     """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of the mean at the rates 1%..99%.
 
     It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable
-    across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Rates
-    that the curve does not have are read off straight lines, and off the nearest rate beyond the ends. The
-    error is over rows.
+    across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Other
+    rates than the curve's are read off straight lines, or the nearest at the ends. The error is over rows.
     """
     weights = np.array([np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))])
     return curve.weighted(512 * 0.01 * weights[:, None])

@@ -1,8 +1,7 @@
 """Text: four sets of GLUE, BERT's tokenizer, and what stands in for them without a connection.
 
 Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without either,
-sentences of the Python reference stand in (every Python has it in `pydoc_data`), with a tokenizer made from
-them. `note` says so.
+sentences of the Python reference (in `pydoc_data`) stand in, and a tokenizer made from them. `note` says so.
 """
 
 import contextlib
@@ -63,8 +62,7 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
     """The sentences of "ax", "cola", "qnli" or "mrpc": of the split that is scored, or of the training split.
 
     A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a quarter
-    for each set (its last fifth held out), with a note. Raises ValueError: another name, or a training split
-    of ax, which has none.
+    for each set (its last fifth held out), with a note. Raises ValueError: another name, or ax for training.
     """
     if name not in SETS or (train and name == "ax"):
         raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")

@@ -85,7 +85,7 @@ def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
 
 
 def _apart(wanted: np.ndarray, labels: Sequence[str]) -> np.ndarray:
-    """Where labels stand without overlap, nearest to the heights where they are wanted, in points from below."""
+    """Where labels stand without overlap, nearest to the heights at which they are wanted, in points."""
     heights = np.array([1.2 * mpl.rcParams["font.size"] * (1 + label.count("\n")) for label in labels])
     stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
     return isotonic_regression(wanted - stacked).x + stacked if labels else wanted
@@ -111,8 +111,7 @@ def picture(figure: Figure, key: str) -> str:
     """A figure, then closed, as HTML that fits a wide page and a phone. Its ids begin with `key`.
 
     Panels become pictures of their own, which stand side by side where there is room; a figure with one panel
-    is drawn a second time for a phone. What holds an image, or a legend or title for all of its panels, stays
-    in one piece.
+    is drawn a second time for a phone. An image, or a legend or title for all panels, keeps it in one piece.
     """
     _write_plain_logs(figure)
     places = {axes: axes.get_subplotspec() for axes in figure.axes}

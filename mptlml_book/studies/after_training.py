@@ -2,11 +2,11 @@
 
 A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov
 model too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that
-a classifier can tell the topic of the middle word from a few labelled sentences. All losses are above that of
-the exact model.
+a classifier learns the topic of the middle word from a few labels. Losses are above that of the exact model.
 """
 
 import copy
+from functools import partial
 
 import torch
 from torch import Generator, Tensor
@@ -51,11 +51,12 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
         transition = torch.kron(_stay(3, SHORT_STAY), phase)
     if name == "nouns renamed":
         former = dict(zip(sum(NOUNS, ()), sum((NOUNS[-1], *NOUNS[:-1]), ()), strict=True))
-        emission = emission[:, [WORDS.index(former.get(word, word)) for word in WORDS]]  # each stands where that stood
+        emission = emission[:, [WORDS.index(former.get(word, word)) for word in WORDS]]
     if name == "typing noise":
         emission = (1 - TYPING) * emission + TYPING / len(WORDS)
     if name == "new topic":
-        transition, emission = torch.kron(_stay(4, STAY), phase), torch.cat([emission, _fourth_topic(emission)])
+        transition = torch.kron(_stay(4, STAY), phase)
+        emission = torch.cat([emission, _fourth_topic(emission)])
     states = len(emission)
     return HiddenMarkovModel(torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens)
 
@@ -107,26 +108,26 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     FloatingPointError: no convergence in 100 steps.
     """
     inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
-    shape = inputs.shape[-1], num_classes
-    eye = torch.eye(shape[0] * num_classes).to(inputs)
-
-    def height(weight: Tensor) -> Tensor:
-        """The log density, less a constant, [S], for weights [S, (K + 1) classes]."""
-        log_prob = (inputs @ weight.unflatten(-1, shape)).log_softmax(-1)
-        return (target * log_prob).sum((-1, -2)) - weight.square().sum(-1) / 2
-
-    def slope_and_precision(weight: Tensor) -> tuple[Tensor, Tensor]:
-        prob = (inputs @ weight.unflatten(-1, shape)).softmax(-1)  # [S, n, classes]
-        slope = (inputs.mT @ (target - prob)).flatten(-2) - weight
-        spread = prob.diag_embed() - prob[..., None] * prob[..., None, :]  # [S, n, classes, classes]
-        bend = torch.einsum("sni,snj,snab->siajb", inputs, inputs, spread)
-        return slope, eye + bend.flatten(-4, -3).flatten(-2)
-
-    start = inputs.new_zeros(len(inputs), len(eye))
-    weight = climb(height, slope_and_precision, start, num_steps=100, tolerance=1e-4, slack=8)
-    if (left := slope_and_precision(weight)[0].abs().max()) > 1e-6:
+    height, slope = partial(_log_density, inputs, target), partial(_slope_and_precision, inputs, target)
+    start = inputs.new_zeros(len(inputs), inputs.shape[-1] * num_classes)
+    weight = climb(height, slope, start, num_steps=100, tolerance=1e-4, slack=8)
+    if (left := slope(weight)[0].abs().max()) > 1e-6:
         raise FloatingPointError(f"a slope of {left:.1e} is left after 100 steps")
-    return weight.unflatten(-1, shape)
+    return weight.unflatten(-1, (-1, num_classes))
+
+
+def _log_density(inputs: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """The log density of `probe`, less a constant, [S], for weights [S, (K + 1) classes]."""
+    log_prob = (inputs @ weight.unflatten(-1, (-1, target.shape[-1]))).log_softmax(-1)
+    return (target * log_prob).sum((-1, -2)) - weight.square().sum(-1) / 2
+
+
+def _slope_and_precision(inputs: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    prob = (inputs @ weight.unflatten(-1, (-1, target.shape[-1]))).softmax(-1)  # [S, n, classes]
+    slope = (inputs.mT @ (target - prob)).flatten(-2) - weight
+    spread = prob.diag_embed() - prob[..., None] * prob[..., None, :]  # [S, n, classes, classes]
+    bend = torch.einsum("sni,snj,snab->siajb", inputs, inputs, spread).flatten(-4, -3).flatten(-2)
+    return slope, torch.eye(weight.shape[-1]).to(bend) + bend
 
 
 def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:

@@ -68,8 +68,7 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed
     start from the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The
-    learning rate falls over `num_steps`; stop: end after this number of steps. track: {name: function of the
-    network}, as in `fit`.
+    learning rate falls over `num_steps`; stop: last step. track: {name: function of the network}, as `fit`'s.
     """
     check_choice(scheme, SCHEMES, "scheme")
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed)).to(rows.device)

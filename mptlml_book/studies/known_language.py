@@ -1,8 +1,7 @@
 """A language whose log marginal likelihood is known, and the training of transformers on it.
 
 It is a hidden Markov model. The hidden state is one of three topics and a phase of the sentence. The phases
-follow in a circle: article, noun, verb, connective. Articles and connectives are the same in every topic; nouns
-and verbs differ.
+follow in a circle: article, noun, verb, connective. Only nouns and verbs differ from topic to topic.
 """
 
 import copy
@@ -103,8 +102,7 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
     masks; two schemes with the same seed share the weights and the rows. shuffle: put the words of each
-    sentence into random order, so that topics can be learnt and the order of words cannot. shape: options of
-    MaskedTransformer.
+    sentence into random order: topics can be learnt, the order of words cannot. shape: of MaskedTransformer.
     """
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)

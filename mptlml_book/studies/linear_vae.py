@@ -2,8 +2,7 @@
 
 A pixel that is never white in the training rows has no best bias: it would run to minus infinity. Such pixels
 get a fixed, small probability of being white, as if half a row were, and count like the others wherever
-pixels are masked or scored. The weights that are trained, W [U, 2] and b [U], are those of the other U
-pixels, the pixels in use.
+pixels are masked or scored. W [U, 2] and b [U] are trained, the weights of the other U pixels, those in use.
 """
 
 import math
@@ -44,8 +43,7 @@ class BinaryImages:
 
     N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are
     never white, `used` [D] marks the pixels that stay, and `constant` is the log-likelihood of the others,
-    nats per training row. `source`, `note` and `side` are those of `load_images`; `size` and `digest` are of
-    both parts.
+    nats per training row. `source`, `note`, `side`: those of `load_images`; `size`, `digest`: of both parts.
     """
 
     def __init__(self, name: str) -> None:
@@ -117,8 +115,9 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     """
     mode, root = model.mode(x, torch.ones_like(x, dtype=torch.bool))
     precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
+    starts = torch.stack([mode, -0.5 * precision.log()], 1)
     found = []
-    for rows, start in zip(x.split(100), torch.stack([mode, -0.5 * precision.log()], 1).split(100), strict=True):
+    for rows, start in zip(x.split(100), starts.split(100), strict=True):
         bound = partial(_diagonal_elbo, model, rows)
         found.append(bound(_highest(bound, start, 20)[0]))
     return torch.cat(found)
@@ -126,10 +125,11 @@ def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
 
 def _diagonal_elbo(model: LinearVAE, x: Tensor, q: Tensor) -> Tensor:
     """The ELBO, nats [N], of q [N, 2, K]: means and logarithms of deviations."""
-    rule, (mean, log_deviation) = hermite_rule(15, 1), q.unbind(1)
+    points, log_weights = hermite_rule(15, 1)
+    mean, log_deviation = q.unbind(1)
     logits = mean @ model.weight.T + model.bias
     deviation = ((2 * log_deviation).exp() @ model.weight.T.square() + 1e-30).sqrt()
-    normaliser = softplus(logits[..., None] + deviation[..., None] * rule.nodes[:, 0]) @ rule.log_weights.exp()
+    normaliser = softplus(logits[..., None] + deviation[..., None] * points[:, 0]) @ log_weights.exp()
     divergence = 0.5 * (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).sum(-1)
     return (x * logits - normaliser).sum(-1) - divergence
 
@@ -137,8 +137,7 @@ def _diagonal_elbo(model: LinearVAE, x: Tensor, q: Tensor) -> Tensor:
 def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Tensor:
     """W R [U, 2]: of 36 rotations R that with the highest `best_diagonal_elbo` of every tenth row.
 
-    The prior is round, so every R gives the same model; but what is independent along one pair of axes is not
-    so along another.
+    The prior is round, so every R gives the same model; but independence depends on the axes.
     """
     turned = [weight.double() @ torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]).double()
               for a in np.radians(np.arange(0, 90, 2.5))]
@@ -266,13 +265,14 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     num_steps = a_pass * (passes if stop is None else stop)
     history = fit(value, parameters, num_steps=num_steps, decay_steps=a_pass * passes,
                   track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
-                  track={key: partial(_measured, measure, weight, bias) for key, measure in (track or {}).items()},
-                  **options)
+                  track={key: partial(_measured, measure, weight, bias)
+                         for key, measure in (track or {}).items()}, **options)
     encoder = encoder and Encoder(*(p.detach().cpu() for p in (encoder.weight, encoder.bias, encoder.centre)))
     return Run(weight.detach().cpu(), bias.detach().cpu(), encoder, history)
 
 
-def _objective(objective: str, model: LinearVAE, rows: Tensor, images: BinaryImages, generator: Generator) -> Tensor:
+def _objective(objective: str, model: LinearVAE, rows: Tensor, images: BinaryImages,
+               generator: Generator) -> Tensor:
     """One of the first three OBJECTIVES, nats per row, for rows [n, U] and a model of the pixels in use."""
     if objective == "exact":
         return model.log_prob(rows).mean() + images.constant

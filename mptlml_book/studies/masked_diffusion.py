@@ -1,8 +1,7 @@
 """Chapter 12: how noisy published estimators of an area are, and what published samplers write.
 
 The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025), and
-alternatives; the samplers those of MDLM (random places) and of MaskGIT (Chang et al. 2022) and LLaDA (places
-by confidence).
+others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) and LLaDA's (by confidence).
 """
 
 import math
@@ -52,8 +51,7 @@ def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, gen
 def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
     """The rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
 
-    spread: one t from each of `num_passes` equal parts, as MDLM's code spreads them over a batch, instead of
-    independent ones.
+    spread: one t from each of `num_passes` equal parts, as in a batch of MDLM's code, not independent ones.
     """
     mean, variance = moments
     strata = num_passes if spread else 1
@@ -165,7 +163,7 @@ def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None
 
 
 def _keys(answer: Tensor, drawn: Tensor, places: str, generator: Generator) -> Tensor:
-    """What orders the places [N, D], by the answers [N, D, V] and those about drawn words [N, D]: the highest first."""
+    """Keys of the places [N, D], the highest first, from answers [N, D, V] and those about drawn words."""
     key = draws.rand(drawn.shape, None, generator)
     if places == "random":
         return key
@@ -178,8 +176,7 @@ def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, genera
 
     A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more
     probable). A path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is
-    an unbiased estimate of q(x), and the log of the mean of `num_paths` products lies below log q(x) on
-    average.
+    an unbiased estimate of q(x). On average the log of the mean of `num_paths` products is below log q(x).
     """
     rows = x.long().repeat_interleave(num_paths, 0)  # [N K, D]
     seen = torch.zeros_like(rows, dtype=torch.bool)

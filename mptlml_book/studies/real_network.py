@@ -228,7 +228,7 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
 
 
 def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
-    """Numbers of rows, BATCH at a time, each once before any comes again; what is too few for a batch is left out."""
+    """Numbers of rows, BATCH at a time, each once before any comes again; a last, smaller batch is left out."""
     while True:
         for batch in torch.randperm(num_rows, generator=generator).split(BATCH):
             if len(batch) == min(BATCH, num_rows):
