@@ -32,8 +32,7 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     without gradients at every `track_every`-th step from 0 and after the last. decay_steps: the learning rate
     falls along a half cosine, to zero after so many steps, of which this run may be the beginning. warm_up:
     it rises linearly over so many steps. Raises ValueError: counts below 1 (warm_up: below 0), more steps
-    than the decay has, a learning rate that is not positive, nothing to train; FloatingPointError when the
-    objective stops being finite.
+    than the decay has, a rate that is not positive, nothing to train; FloatingPointError: a value not finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")

@@ -214,13 +214,10 @@ class MaskedLM(Passes):
         check_count(num_masks, "num_masks")
         every = {length: _sizes_of(sizes, length) for length in set(lengths)}
         each = [every[length].repeat_interleave(num_masks) for length in lengths]  # the size of each mask
-
-        def masked(i: int) -> Rows:
-            own = draws.seeded(seed, lengths[i], i)
-            return self._hide(corpus.rows[i], ~random_masks(lengths[i], each[i], generator=own))
-
+        answers = self.answers(lengths, list(map(len, each)), lambda i: self._masked(
+            corpus.rows[i], each[i], draws.seeded(seed, lengths[i], i)))
         found: list[Any] = [None] * len(lengths)
-        for i, answer in self.answers(lengths, list(map(len, each)), masked):
+        for i, answer in answers:
             scores = mean_by_mask(answer, each[i]).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof,
@@ -335,17 +332,10 @@ class MaskedLM(Passes):
         check_choice(corruption, CORRUPTIONS, "corruption")
         seed, lengths = draws.seed(generator), corpus.lengths
         sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))  # [N, S]
-
-        def masked(i: int) -> Rows:
-            own, ids = draws.seeded(seed, i), corpus.rows[i]
-            hidden = ~random_masks(len(ids), sizes[i].repeat_interleave(num_masks), generator=own)
-            instead = self.tokenizer.mask_token_id
-            if corruption == "80/10/10":
-                instead = draws.bert_rule(ids.expand_as(hidden), instead, self.vocab_size, own)
-            return Rows.hiding(ids, hidden, instead)
-
+        answers = self.answers(lengths, [num_masks * len(rates)] * len(lengths), lambda i: self._masked(
+            corpus.rows[i], sizes[i].repeat_interleave(num_masks), draws.seeded(seed, i), corruption))
         scores = np.empty((len(rates), len(lengths)))
-        for i, answer in self.answers(lengths, [num_masks * len(rates)] * len(lengths), masked):
+        for i, answer in answers:
             scores[:, i] = [float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())]
         return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
 
@@ -358,6 +348,13 @@ class MaskedLM(Passes):
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
         return texts if isinstance(texts, Corpus) else self.sentences(texts)
+
+    def _masked(self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask") -> Rows:
+        """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""
+        hidden, instead = ~random_masks(len(ids), sizes, generator=generator), self.tokenizer.mask_token_id
+        if corruption == "80/10/10":
+            instead = draws.bert_rule(ids.expand_as(hidden), instead, self.vocab_size, generator)
+        return Rows.hiding(ids, hidden, instead)
 
     def _hide(self, ids: Tensor, hidden: Tensor) -> Rows:
         """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""

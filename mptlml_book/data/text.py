@@ -117,8 +117,7 @@ def from_hub(load: Callable[[bool], Loaded], name: str = "") -> Loaded | None:
     """What `load(local)` returns: from the Hugging Face cache (local=True) or else from the hub.
 
     None where neither has it whole, whatever `load` raises, or after MOST_SECONDS; a hub that failed once is
-    not asked again. If `name` is a folder, that alone is read, and what `load` raises is raised. Nothing is
-    printed on a page meanwhile.
+    not asked again. A folder `name` alone is read, and what `load` raises is raised. Pages show none of it.
     """
     with needs("book"):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401
