@@ -207,7 +207,8 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow")
     program = shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
-    running = psutil.Popen([sys.executable, program], start_new_session=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    running = psutil.Popen([sys.executable, program], start_new_session=True, env=env,
                            preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL))
     below, last = [], time.monotonic() + 300
     try:
