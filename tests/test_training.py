@@ -53,6 +53,7 @@ def cosine(num_steps):
 def test_the_learning_rate_stays_or_falls_or_rises_first(options, steps):
     path = path_of(num_steps=40, learning_rate=0.1, **options)
     assert np.diff(path) == pytest.approx(steps, rel=1e-6, abs=1e-9)
+    assert path_of(num_steps=1) == pytest.approx([0, 0.01])  # by default
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -29,7 +29,7 @@ class Int8Error(NamedTuple):
 
 @torch.no_grad()
 def int8_error(lm: MaskedLM, texts: list[str], *, generator: Generator) -> Int8Error:
-    """How far scores in int8 lie from those in float32 on at least two texts, under the same 64 masks each.
+    """How far scores in int8 lie from those in float32 on at least two texts, under the same masks, at most 64 each.
 
     lm: a MaskedLM with int8=True. Raises ValueError: without it, or fewer texts.
     """
