@@ -24,6 +24,7 @@ def test_the_history_is_what_was_seen():
     assert history.objective == pytest.approx([3 * value for value in seen]) and len(seen) == 10
     assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)
     assert history.at == [0, 4, 8, 10] and history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
+    assert all(type(value) is float for value in history.tracked["p"])
     assert history.tracked["word"] == ["x"] * 4 and not any(history.tracked["gradients"])
     assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})  # by identity
 
