@@ -44,7 +44,7 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
     of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
     most for a row. Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
     """
-    check_passes(num_passes, error, least_passes(num_tokens.max()))
+    check_passes(num_passes, error, max(map(least_passes, num_tokens.tolist())))
     edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
     width = np.diff(edges, axis=0)
 
@@ -61,7 +61,7 @@ def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.nd
 
 def least_passes(num_tokens: int) -> int:
     """The passes of a pilot for a row of so many tokens, or those of all masks of a short one."""
-    return max(2 * PILOT * min(BLOCKS, num_tokens - 1) + 1, 2 ** min(SHORT, num_tokens) - 1)
+    return 2**num_tokens - 1 if num_tokens <= SHORT else 2 * PILOT * min(BLOCKS, num_tokens - 1) + 1
 
 
 def check_passes(num_passes: int, error: float, least: int) -> None:

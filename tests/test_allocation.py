@@ -123,6 +123,7 @@ def test_an_error_knows_how_well_it_is_known(generator):
 @pytest.mark.parametrize(("given", "message"), [
     (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
     (dict(num_tokens=6, num_passes=62), "at least 63"),
+    (dict(num_tokens=7, num_passes=48), "at least 49"),
     (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 72, got 71")])
 def test_what_cannot_be_reached_is_refused(given, message, generator):
     given = dict(num_tokens=9, num_passes=100, error=1.0) | given

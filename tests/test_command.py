@@ -186,7 +186,7 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
 
 @pytest.mark.parametrize(("error", "message"), [
     (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
-    (KeyboardInterrupt(), "after the first 16 .* --resume in .* --overwrite and another name for --curve goes on"),
+    (KeyboardInterrupt(), "once 16 .* --resume in .* --overwrite and another name for --curve goes on"),
     (torch.OutOfMemoryError("of 8 GiB"), "out of memory: give a smaller number of --batch-tokens .of 8 GiB"),
     (RuntimeError("index out of range"), "the model fails on these texts: index out of range"),
 ])
@@ -211,7 +211,7 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
 CELLS = [(2, "the cat\nsat", None), (5, "a dog", None)]
-FASTA = b"\n>one\xe2\x80\xa8of two\nEV\nQL\n\n>\nK\n>none\n"
+FASTA = b"\r>one\xe2\x80\xa8of two\nEV\nQL\n\n>\nK\n>none\n"
 READ = [(2, "E V Q L", "one"), (6, "K", "")]
 PLAIN = [(1, "the cat", None), (2, "a dog", None)]
 

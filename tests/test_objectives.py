@@ -89,7 +89,7 @@ def test_sums_are_in_float32_where_answers_are_not(generator):
     """4,096 answers of -1/3 nat in bfloat16: their sum there would not be within a percent."""
     short = Says(4096, lambda x, observed: (x - 1 / 3).bfloat16())
     value = objectives.fixed_size(short, torch.zeros(3, 4096), 1001, generator=generator)
-    assert value.dtype == torch.float32
+    assert value.dtype == torch.float32 and len(short.asked[0]) == 1  # mask, by default
     assert value.item() == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
 
 

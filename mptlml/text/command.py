@@ -62,7 +62,8 @@ def main(words: Sequence[str] | None = None) -> None:
         message = "stopped"
         if given.output:
             other = " and another name for --curve" if given.curve and given.curve.exists() else ""
-            message += f"; after the first {UNIT} the same command with --resume in place of --overwrite{other} goes on"
+            message += (f"; once {UNIT} texts or pairs are written, the same command with --resume in place of "
+                        f"--overwrite{other} goes on")
     sys.exit(_in_words(message))
 
 

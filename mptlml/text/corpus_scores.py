@@ -54,8 +54,8 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
     if error is not None:
-        longest = max(len(item.ids[0]) for item in found)
-        allocation.check_passes(num_passes, error, allocation.least_passes(longest))
+        least = max(allocation.least_passes(len(item.ids[0])) for item in found)
+        allocation.check_passes(num_passes, error, least)
     heads = [dict(line=text.line, name=text.name, text=text.text, tokens=len(item.ids[0]),
                   cut_tokens=item.cut_tokens) for item in found for text in item.texts]
     return _write(lm, output, found, heads, _score, "texts", num_sizes=num_sizes, num_masks=num_masks,

@@ -39,7 +39,7 @@ def check_list(texts: object) -> None:
 
 def read_texts(path: Path, column: str | None = None, *, header: bool = True,
                left_out: LeftOut | None = None) -> list[Text]:
-    """The texts of a file, in order, without blanks at their ends; blank ones are left out.
+    """The texts of a file, in order, without blanks at the end; blank ones are left out.
 
     .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
     sequences, their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is
@@ -129,7 +129,7 @@ def _content(path: Path) -> str:
 def _sequences(content: str) -> Iterator[Text]:
     """The records of FASTA, each by the first word after its >. Raises ValueError: text before the first."""
     record = Text(1, "")
-    for number, line in enumerate(content.split("\n"), 1):
+    for number, line in enumerate(io.StringIO(content, newline=None), 1):
         if line.startswith(">"):
             yield record
             record = Text(number, "", next(iter(line[1:].split()), ""))

@@ -61,9 +61,9 @@ class MaskedLM(Passes):
 
     model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the
     one that it was trained with. Runs without gradients (with them while `model.training` is true).
-    batch_tokens: the most tokens in a forward pass of many, which bounds the memory; results depend on it by rounding
-    only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16; what comes out is
-    float32 at least. allow_unknown: score the tokenizer's unknown token like any other, instead of refusing
+    batch_tokens: the most tokens in a forward pass of several rows, which bounds the memory; results
+    depend on it by rounding only. dtype: the model's own precision, or that of autocast, such as
+    torch.bfloat16; what comes out is float32 at least. allow_unknown: score the tokenizer's unknown token like any other, instead of refusing
     texts that hold it. int8: on a CPU, linear layers in 8-bit whole numbers, two to three times faster on
     some, beside the network as it is, which stays in memory: then scores are rounded more, by what shares a
     pass, and `int8.int8_error` tells how far they move. Raises ValueError, which says what to do: a causal or
@@ -251,7 +251,7 @@ class MaskedLM(Passes):
                 found[texts == own[k]] = mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
             return found
 
-        allocation.check_passes(num_passes, error, allocation.least_passes(max(lengths)))
+        allocation.check_passes(num_passes, error, max(map(allocation.least_passes, lengths)))
         short = np.array(lengths) <= allocation.SHORT
         found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
         for i in np.flatnonzero(short):

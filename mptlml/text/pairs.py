@@ -75,8 +75,10 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    if not isinstance(pairs, Corpus) and any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-        raise ValueError("give a list of pairs, two texts each")
+    if not isinstance(pairs, Corpus):
+        pairs = list(pairs)
+        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+            raise ValueError("give a list of pairs, two texts each")
     most = check_count(num_passes, "num_passes", at_least=LEAST_PASSES) // (2 * STRATA)
     corpus = pairs if isinstance(pairs, Corpus) else lm.sentences([text for pair in pairs for text in pair])
     ids, seed = corpus.rows, draws.seed(generator)
