@@ -253,8 +253,10 @@ def test_rate_curve_scores_what_it_says(bert, generator):
     corpus = lm.sentences(TEXTS[:2])
     with heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[0, 1:-1])):
         scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
+        lm.rate_curve(corpus, [0.5], generator=generator)  # one mask each, by default
+    assert len(shown) == 8 + 2
     order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))  # the shorter text first, its rates in turn
-    for i, part in zip(order, (shown[:4], shown[4:]), strict=True):
+    for i, part in zip(order, (shown[:4], shown[4:8]), strict=True):
         truth = [one_at_a_time(lm, corpus.rows[i], row != TOKENIZER.mask_token_id) for row in part]
         hidden = [(row == TOKENIZER.mask_token_id).sum().item() for row in part]
         assert hidden == [max(1, round(rate * len(corpus.rows[i]))) for rate in (0.01, 0.01, 0.9, 0.9)]
