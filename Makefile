@@ -91,9 +91,10 @@ $(SITE): $(PAGES) _build/records.json
 
 test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site (TESTS="-m browser")
 	@status=0; \
-	$(MAKE) --no-print-directory lint || status=1; \
+	$(MAKE) --no-print-directory lint & lint=$$!; \
 	$(MAKE) --no-print-directory book || status=1; \
 	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS) || status=1; \
+	wait $$lint || { status=1; echo 'lint has failed: make lint says where'; }; \
 	exit $$status
 
 connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
