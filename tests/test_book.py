@@ -201,15 +201,15 @@ def is_at_work(process):
     return False
 
 
-@pytest.mark.parametrize("way", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd, way):
-    """By a kill or a closed terminal, which do what Ctrl-C does; the last line says what became of them."""
+    """By Ctrl-C, by a kill, by a closed terminal; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
     slow = write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow")
     program = shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     running = psutil.Popen([sys.executable, program], start_new_session=True, env=env,
-                           preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL))
+                           preexec_fn=partial(signal.signal, signal.Signals[way], signal.SIG_DFL))
     below, last = [], time.monotonic() + 300
     try:
         while not book_execute.executed_chapter(quick, little_book):

@@ -59,6 +59,8 @@ def test_a_hub_that_answers_otherwise_is_none(fault, folder):
     """From then on all is as without a connection."""
     with serving(folder, fault) as (address, _):
         assert probe.is_reachable(f"{address}/api/models/{BERT}", b"{") == (not fault)
+        mirror = probe.is_reachable(f"{address}/mnist/mnist/")  # whose portal is told by its first file
+        assert mirror == (fault in ("", "portal"))
 
 
 @pytest.mark.parametrize("fault", ["busy later", "stall later", "break", "portal", "full disk"])

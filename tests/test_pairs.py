@@ -60,6 +60,19 @@ def test_weighted_shares_give_every_size_its_part(generator):
         assert ((size == m) * weight).mean().item() == pytest.approx(1 / 7, rel=2e-3)
 
 
+def test_shared_masks_save_passes(lm, generator):
+    """Their variance, over that of masks of each text's own: how many times more passes those would take."""
+    ids = [lm.encode(text) for text in (WILD, WILD + " a")]
+    one, other = shared_keys(*(part.tolist() for part in ids))
+    share, values = draws.rand((400,), None, generator), []
+    for keys in ((one, other), (one, [key + 20 for key in other])):
+        key = draws.rand((400, 40), None, generator)
+        first, second = (score(lm, part, hide(key[:, own], 1 - share))
+                         for part, own in zip(ids, keys, strict=True))
+        values.append(first - second)
+    assert values[1].var() / values[0].var() > 3
+
+
 def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     pairs = [(WILD, "a dog ran"), ("a dog ran", WILD), (WILD, WILD), ("cat", "dog"),
              (WILD, WILD.replace("mat", "cat"))]

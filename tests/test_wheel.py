@@ -53,11 +53,13 @@ def test_the_wheel_holds_the_package_alone(unpacked):
     assert set(re.findall(r"^Requires-Dist: (\w+)$", told, re.MULTILINE)) == {"torch", "numpy", "scipy", "tqdm"}
 
 
-def test_importing_the_library_loads_no_optional_dependency(unpacked):
-    code = f"import sys, {', '.join(sorted(LIBRARY))}; print(mptlml.__file__, *sys.modules)"
-    said = subprocess.check_output([sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True)
-    file, *modules = said.split()
-    assert file.startswith(str(unpacked)) and BOOK_ONLY & set(modules) == set()
+def test_importing_a_room_loads_no_other_and_no_optional_dependency(unpacked):
+    for room in sorted(LIBRARY):
+        code = f"import sys, {room}; print(mptlml.__file__, *sys.modules)"
+        said = subprocess.check_output([sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True)
+        file, *modules = said.split()
+        assert file.startswith(str(unpacked)) and BOOK_ONLY & set(modules) == set()
+        assert ROOMS.keys() & set(modules) == {"mptlml", room}
 
 
 def room_of(module):
