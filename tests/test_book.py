@@ -24,7 +24,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from mptlml_book.report.claims import KINDS, VERDICTS, claims
+from mptlml_book.report.claims import KINDS, RUNS, VERDICTS, claims
 from mptlml_book.report.records import MIME
 
 SITE = ROOT / "_build" / "html"
@@ -260,7 +260,8 @@ COST = {"kind": "cost", "chapter": "01_one", "seconds": 12.34, "megabytes": 9, "
 @pytest.fixture
 def said(little_book):
     """What the pages are told of a book with a chapter that ran, one that did not, and a claim not run."""
-    (little_book / "book" / "claims.yml").write_text(yaml.safe_dump([CLAIM, CLAIM | {"id": "b", "paper": "3"}]))
+    (little_book / "book" / "claims.yml").write_text(yaml.safe_dump(
+        [CLAIM, CLAIM | {"id": "b", "paper": "3", "run": "stored"}]))
     (little_book / "book" / "data_sets.yml").write_text('01_one: {"0a": nine <images>}')
     claim = {"kind": "claim", "id": "a", "value": 1.5, "stderr": 0.1, "spread": None, "seeds": None, "cases": 4000}
     notebook = ran(claim, {"kind": "claim", "id": "b", "reason": "no data here"},
@@ -297,9 +298,10 @@ def test_the_site_is_given_the_claims_and_the_numbers_of_figures(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
     fields = SCHEMA["properties"]["claims"]["items"]["properties"]
-    assert (fields["verdict"]["enum"], fields["kind"]["enum"]) == (list(VERDICTS), list(KINDS))
+    assert [fields[name]["enum"] for name in ("verdict", "kind", "run")] == [list(VERDICTS), list(KINDS), list(RUNS)]
     assert found["summary"] == {
-        "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "verdicts": {"new": 1, "not run here": 1}}
+        "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "runs": {"here": 1, "stored": 1},
+        "verdicts": {"new": 1, "not run here": 1}}
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
 
 
@@ -347,6 +349,8 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
         for part in (story, row):
             assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
             assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {claim["kind"]}, claim["id"]
+            ran = [link.get_text() for link in part.select('a.kind[href$="#runs"]')]
+            assert ran == [RUNS[claim["run"]]] * (claim["run"] != "here"), claim["id"]
             assert claim["place"].replace("'", "’") in plain(part), claim["id"]
         assert claim["how"].replace("'", "’") in plain(story), claim["id"]
         assert story.select(f'a[href$="scorecard.html#{anchor}"]') and page(name).find(id=claim["cell"])

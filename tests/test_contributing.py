@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 import subprocess
+from functools import cache
 from importlib.metadata import distributions
 from runpy import run_path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from conftest import ROOT
 from fakes import saved_network
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+from traces import Trace
 
 import mptlml
 from benchmarks import results
@@ -218,7 +220,7 @@ def test_a_week_repeats_one_unit_in_place(stored, capfd):
         stored(lines_of(0), "2026-1", units=[("cifar", 1)])
 
 
-# The history of the bands -----------------------------------------------------------------------------------
+# The origin of values and bands -----------------------------------------------------------------------------------
 
 BAND = re.compile(r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE)
 
@@ -236,8 +238,52 @@ def bands_of(commit):
     return {name: tuple(map(float, band.split(","))) for name, band in BAND.findall(text)}
 
 
-def test_the_history_shows_which_bands_came_before_their_chapters():
-    """The commit that set a claim's band, as it is, lies before the first in which a chapter makes it."""
+@pytest.fixture(scope="module")
+def behind():
+    """{claim: the stored files behind its value}, as the chapters' code has it."""
+    traced = {}
+    for path in book_digest.chapters():
+        ids = [name for name, entry in claims().items() if entry["chapter"] == path.stem]
+        traced |= Trace(book_digest.code_of(path.read_text(encoding="utf-8")), ids).claims
+    return traced
+
+
+def test_a_trace_follows_names_and_not_their_namesakes():
+    """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
+    traced = Trace("""
+def read(name):
+    return report.stored(f"runs_{name}.csv")
+runs, found = read("a"), {}
+for id, value in [("first-a", runs), ("first-b", 2)]:
+    report.claim(id, value)
+found["x"], lines = runs.mean(), []
+for row in found.items():
+    lines.append(row)
+claim("second", sum(lines))
+if lines:
+    runs = 3
+    claim("third", runs)
+claim("fourth", runs)
+runs = 4
+report.claim("fifth", max(lines for lines in [runs]))
+report.glue("sixth", lines)
+""", ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"]).claims
+    runs = {"runs_*.csv"}
+    assert traced == dict(second=runs, third=set(), fourth=runs, fifth=set()) | {"first-a": runs, "first-b": runs}
+
+
+def test_claims_say_which_of_their_values_come_from_stored_runs(behind):
+    """`run` in book/claims.yml; whether a build has a part in the value too, `both`, is for its reader to judge."""
+    assert behind.keys() == claims().keys()
+    wrong = [name for name, entry in claims().items() if ("run" in entry) != bool(behind[name])]
+    assert not wrong, f"`run: stored` (or both) is missing, or stands without a stored file: {', '.join(wrong)}"
+
+
+def test_the_history_shows_which_bands_came_before_their_runs(behind):
+    """The commit that set a claim's band, as it is, lies before the first in which a chapter makes it.
+
+    Where its value is read from stored files, the band lies before one of these as well.
+    """
     if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository").strip() == "true":
         pytest.skip("the history is not here")
     known = {name: tuple(map(float, entry["band"])) for name, entry in claims().items()}
@@ -253,10 +299,18 @@ def test_the_history_shows_which_bands_came_before_their_chapters():
         added = "\n".join(line for line in part.splitlines() if line.startswith("+"))
         made = dict.fromkeys(known.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)), part[:40]) | made
 
+    def precedes(one, other):
+        return one != other and not subprocess.run(["git", "merge-base", "--is-ancestor", one, other], cwd=ROOT,
+                                                   capture_output=True).returncode
+
+    @cache
+    def was_stored(name):
+        return git("log", "--no-merges", "--topo-order", "--format=%H", "--", f"book/data/{name}").split()[-1]
+
     def came_before(name):
-        pair = was_set[name], made.get(name, "")
-        return pair[0] != pair[1] and not subprocess.run(["git", "merge-base", "--is-ancestor", *pair], cwd=ROOT,
-                                                         capture_output=True).returncode
+        files = [path.name for one in behind[name] for path in (ROOT / "book" / "data").glob(one)]
+        return precedes(was_set[name], made.get(name, "")) and (
+            not files or any(precedes(was_set[name], was_stored(file)) for file in files))
 
     wrong = [name for name, entry in claims().items() if entry["kind"] == "before" and not came_before(name)]
     assert not wrong, f"no older than their chapters, so their kind is after: {', '.join(wrong)}"

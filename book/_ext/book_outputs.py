@@ -98,6 +98,7 @@ def claim_entry(entry: dict, record: dict, seconds: float) -> dict:
     """A claim as claims.json has it: its entry in claims.yml, and what its chapter measured in `seconds`."""
     return {
         **{name: entry[name] for name in ("id", "chapter", "kind", "place", "paper", "unit", "band", "why")},
+        "run": entry.get("run", "here"),
         **{name: record.get(name) for name in ("value", "stderr", "spread", "seeds", "cases")},
         "statement": statement(entry, record), "text": value_text(entry, record), "how": how(entry, record),
         "verdict": verdict(entry, record), "cell": record.get("figure") or f"measured-{entry['id']}",

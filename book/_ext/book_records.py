@@ -15,7 +15,7 @@ import re
 import shutil
 from collections import Counter
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import yaml
@@ -31,7 +31,7 @@ from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from mptlml_book.report.claims import KINDS, NOT_RUN, OTHER_DATA, VERDICTS, band_text, with_unit
+from mptlml_book.report.claims import KINDS, NOT_RUN, OTHER_DATA, RUNS, VERDICTS, band_text, with_unit
 from mptlml_book.report.records import MIME
 
 logger = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ PAGES = Environment(
     loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
+PAGES.globals.update(runs=RUNS, checked=partial(filter, lambda claim: claim["verdict"] not in (NOT_RUN, OTHER_DATA)))
 PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
 TEMPLATE = PAGES.get_template("book_records.html").module
 
@@ -203,10 +204,10 @@ def _close_value(self, node):
 
 def write_files(book: dict, site: Path) -> None:
     """Put claims.json, its schema and the figures' data into a built site."""
-    kinds, verdicts = (dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
-                       for name in ("kind", "verdict"))
-    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], "kinds": kinds, "verdicts": verdicts}
-    content = {"$schema": SCHEMA.name, "version": 1, "summary": summary, "claims": book["claims"]}
+    counts = {f"{name}s": dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
+              for name in ("kind", "run", "verdict")}
+    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], **counts}
+    content = {"$schema": SCHEMA.name, "version": 2, "summary": summary, "claims": book["claims"]}
     (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     shutil.copy(SCHEMA, site)
     (site / "data").mkdir(exist_ok=True)

@@ -16,7 +16,8 @@ from . import records
 from .records import emit
 
 NOT_RUN, OTHER_DATA = "not run here", "other data"
-KINDS = ("before", "after", "exact", "stored")  # origin of a band; the scorecard says what each word means
+KINDS = ("before", "after", "exact")  # origin of a band; the scorecard says what each word means
+RUNS = {"here": "", "both": "against a stored run", "stored": "stored run"}  # origin of a value, and its words
 VERDICTS = ("reproduced", "partly", "not reproduced", "misprint", "scripts differ", "new", NOT_RUN, OTHER_DATA)
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -64,7 +65,7 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     """Check a measured value against the claim's band, and emit it.
 
     On data other than those for which the bands of the chapter were set, an "exact" claim is checked all the same, and
-    any other is shown with a word on that. One about a stored run is so only where it lies outside its band.
+    any other is shown with a word on that. One with a stored run behind it is so only outside its band.
 
     stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds,
     cases: the numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind
@@ -81,7 +82,7 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     how(entry, record)
     (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
     inside = low <= record["value"] <= high  # NaN is not
-    if records.running.other and (entry["kind"] in ("before", "after") or entry["kind"] == "stored" and not inside):
+    if records.running.other and entry["kind"] != "exact" and not ("run" in entry and inside):
         words = "; ".join(data_sets(records.running.name).values())
         emit("claim", f"claim {id}: {text} on other data", **record, other=f"the band was set for {words}")
     elif inside:
