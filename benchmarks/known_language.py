@@ -3,17 +3,16 @@
 A line for each network: what it is, and its readings in nats per row (`read_network` says what each is).
 Networks are kept in _build/networks. In this order, since each needs the rates that the first chooses:
 
-    tuning   five schemes, four learning rates, three seeds of their own                         20 min
+    tuning   five schemes, three learning rates, three seeds of their own                        15 min
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                 20 min
-    carry    four of these, carried on with uniform sizes for a tenth of their steps              5 min
+    carry    three of these, carried on with uniform sizes for a tenth of their steps             4 min
     stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry    2 min
-    longer   three of them, with four times  the steps, three seeds                              15 min
+    longer   the same three, with four times the steps, three seeds                              15 min
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%         8 min
     words    fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes   10 min
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
-    scale    the same two: 15 times as many weights, four times as many tokens, both; one seed   25 min
 """
 
 from collections.abc import Iterable
@@ -29,10 +28,9 @@ from mptlml_book.studies import known_language as study
 from . import results
 from .results import Table
 
-RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2, 4e-2), (101, 102, 103), 11
+RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
 CARRY_RATE = 3e-4  # the highest of 3e-4, 1e-3, 3e-3 at which uniform validation networks lose nothing
 TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
-AT_128 = (1, 2, 4, 7, 10, 14, 19, 24, 30, 37, 44, 51, 58, 65, 72, 79, 86, 93, 100, 107, 114, 120, 125, 128)
 
 
 class Group(NamedTuple):
@@ -47,7 +45,7 @@ class Group(NamedTuple):
 PLAN = {
     "tuning": Group(3, study.SCHEMES),
     "schemes": Group(10, study.SCHEMES, num_orders=16),
-    "carry": Group(10, (*THREE, "weighted sizes")),
+    "carry": Group(10, THREE),
     "stay": Group(10, ("fixed 15%",)),
     "longer": Group(3, THREE, 4),
     "targets": Group(10, ("fixed 15%",), 13 / 5, 16),
@@ -55,7 +53,6 @@ PLAN = {
     "apart": Group(10, (study.HIDE_MORE,), num_orders=16),
     "area": Group(5, study.SCHEMES, num_orders=16),
     "sixteen": Group(3, TWO, 16, 16),
-    "scale": Group(1, TWO),
 }
 
 
@@ -90,10 +87,6 @@ def units(group):
     if group == "tuning":
         return [(scheme, num_steps, rate, seed) for seed in TUNING_SEEDS for scheme in schemes for rate in RATES]
     own, by_area = tuned(), tuned("gap")
-    if group == "scale":
-        small, large = study.SMALL["width"], study.LARGE["width"]
-        return [(scheme, num_steps, own[scheme] * small / width, seed, num_tokens, width) for seed in seeds(number)
-                for num_tokens, width in ((128, small), (32, large), (128, large)) for scheme in schemes]
     if group == "area":
         rates = {scheme: by_area[scheme] for scheme in schemes if by_area[scheme] != own[scheme]}
     else:
@@ -101,16 +94,15 @@ def units(group):
     return [(scheme, num_steps, rate, seed) for seed in seeds(number) for scheme, rate in rates.items()]
 
 
-def run(group, scheme, num_steps, rate, seed, num_tokens=32, width=study.SMALL["width"]):
+def run(group, scheme, num_steps, rate, seed):
     """The one line of a network, trained and read as its group asks."""
-    net = network(scheme, seed, num_steps=num_steps, learning_rate=rate, num_tokens=num_tokens, width=width)
+    net = network(scheme, seed, num_steps=num_steps, learning_rate=rate)
     carried = num_steps // 10 if group in ("carry", "stay") else 0
     if carried:
         then = scheme if group == "stay" else "uniform sizes"
         net = study.carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
-    options = dict(num_rows=32, at=AT_128) if num_tokens == 128 else {}
-    found = study.read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders, **options)
-    yield dict(scheme=scheme, num_tokens=num_tokens, width=width, num_steps=num_steps, rate=rate, seed=seed,
+    found = study.read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders)
+    yield dict(scheme=scheme, num_tokens=32, **study.SMALL, num_steps=num_steps, rate=rate, seed=seed,
                carried=carried, **dict.fromkeys(("best order", "mixture", "spread"), "") | found)
 
 

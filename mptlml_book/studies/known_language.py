@@ -6,7 +6,7 @@ follow in a circle: article, noun, verb, connective. Only nouns and verbs differ
 
 import copy
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ ADVANCE, HOLD = 0.85, 0.10  # probabilities of the next phase and of the same on
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
-SMALL, LARGE = dict(width=48), dict(width=192)  # MaskedTransformers of 88 thousand weights and of 1.3 million
+SMALL = dict(width=48)  # MaskedTransformers of 88 thousand weights
 
 
 def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
@@ -133,8 +133,8 @@ def _train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Gene
 
 
 @torch.no_grad()
-def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16,
-         at: Sequence[int] | None = None) -> dict[str, Any]:
+def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128,
+                 num_orders: int = 16) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
     Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds include theirs.
@@ -149,13 +149,12 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
         mixture         log of the mixture over num_orders random orders minus their mean
         spread          standard deviation of log q over orders
 
-    at: the mask sizes of the curve (default: all). The readings of several orders use an eighth of the rows;
-    with num_orders=0 they are left out.
+    The readings of several orders use an eighth of the rows; with num_orders=0 they are left out.
     """
     truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
     shortfall, length = Shortfall(net, truth), net.num_tokens
     x = truth.sample(4 * num_rows, generator=generator)
-    curve = score_curve(shortfall, x[:num_rows], at, share_masks=False, generator=generator)
+    curve = score_curve(shortfall, x[:num_rows], share_masks=False, generator=generator)
     single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
