@@ -9,7 +9,6 @@ Networks are kept in _build/networks. In this order, since each needs the rates 
     stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry    2 min
     longer   the same three, with four times the steps, three seeds                              15 min
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%         8 min
-    words    fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes   10 min
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
@@ -49,7 +48,6 @@ PLAN = {
     "stay": Group(10, ("fixed 15%",)),
     "longer": Group(3, THREE, 4),
     "targets": Group(10, ("fixed 15%",), 13 / 5, 16),
-    "words": Group(10, ("fixed 15%",), 33 / 10, 16),
     "apart": Group(10, (study.HIDE_MORE,), num_orders=16),
     "area": Group(5, study.SCHEMES, num_orders=16),
     "sixteen": Group(3, TWO, 16, 16),
