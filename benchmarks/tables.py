@@ -1,6 +1,14 @@
 """The stored tables by name, in an order in which each finds those that it reads."""
 
-from . import after_training, deep_vae, known_language, linear_vae, masked_diffusion, real_network
+from . import (
+    after_training,
+    deep_vae,
+    known_language,
+    linear_vae,
+    masked_diffusion,
+    masked_mixture,
+    real_network,
+)
 
-TABLES = {name: table for part in (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training)
-          for name, table in part.TABLES.items()}
+PARTS = known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture
+TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}
