@@ -8,7 +8,7 @@ from mptlml.models import BernoulliMixture
 
 from ..data.images import Images
 
-ROWS, TEMPLATES, STEPS, LONG = 1400, 10, 300, 1500
+ROWS, TEMPLATES, STEPS = 1400, 10, 300
 HALF, FIFTEEN = 32, 10  # of 64 pixels
 OWN = dict(share_masks=False)  # a mask for each row
 SCHEMES = {  # objective(model, rows, generator), nats per row
@@ -38,10 +38,10 @@ def by_em(rows: Tensor, seed: int) -> list[float]:
                                 tolerance=1e-7, generator=Generator()).log_likelihood
 
 
-def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = STEPS) -> History:
+def train(scheme: str, rows: Tensor, *, seed: int) -> History:
     """A run of Adam from a poor start; it tracks the log marginal likelihood of the rows, nats per row."""
     begin, generator = start(rows, seed), Generator().manual_seed(seed)
     shares, logits = begin.weights.log().requires_grad_(), begin.probs.logit().requires_grad_()  # [10], [10, 64]
     now = lambda: BernoulliMixture(shares.softmax(0), logits.sigmoid())  # noqa: E731
-    return fit(lambda: SCHEMES[scheme](now(), rows, generator), [shares, logits], num_steps=num_steps,
-               learning_rate=0.2, decay_steps=num_steps, track_every=10, track={"lml": lambda: now().log_prob(rows).mean()})
+    return fit(lambda: SCHEMES[scheme](now(), rows, generator), [shares, logits], num_steps=STEPS,
+               learning_rate=0.2, decay_steps=STEPS, track_every=10, track={"lml": lambda: now().log_prob(rows).mean()})
