@@ -16,7 +16,7 @@ def run(data, seed):
     history = study.by_em(rows, seed)
     ends = {scheme: study.train(scheme, rows, seed=seed).tracked["lml"][-1] for scheme in study.SCHEMES}
     for scheme, lml in (("start", history[0]), ("EM", history[-1]), *ends.items()):
-        yield dict(seed=seed, scheme=scheme, lml=lml)
+        yield dict(data=data, seed=seed, scheme=scheme, lml=lml)
 
 
 TABLES = {"masked_mixture": Table(run, lambda: [("digits", seed) for seed in range(1, 13)],

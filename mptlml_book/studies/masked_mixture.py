@@ -1,5 +1,7 @@
 """Chapter 1: a mixture of ten templates of digits, trained by its likelihood and by masks from the same poor starts."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Generator, Tensor
 
@@ -10,12 +12,18 @@ from ..data.images import Images
 
 ROWS, TEMPLATES, STEPS = 1400, 10, 300
 HALF, FIFTEEN = 32, 10  # of 64 pixels
-OWN = dict(share_masks=False)  # a mask for each row
+
+
+def _masked(objective: Callable[..., Tensor], *size: int) -> Callable[..., Tensor]:
+    """The objective with a mask for each row."""
+    return lambda model, rows, generator: objective(model, rows, *size, share_masks=False, generator=generator)
+
+
 SCHEMES = {  # objective(model, rows, generator), nats per row
     "the LML itself": lambda model, rows, generator: model.log_prob(rows).mean(),
-    "random sizes": lambda model, rows, generator: objectives.uniform_size(model, rows, **OWN, generator=generator),
-    "always 50%": lambda model, rows, generator: objectives.fixed_size(model, rows, HALF, **OWN, generator=generator),
-    "always 15%": lambda model, rows, generator: objectives.fixed_size(model, rows, FIFTEEN, **OWN, generator=generator),
+    "random sizes": _masked(objectives.uniform_size),
+    "always 50%": _masked(objectives.fixed_size, HALF),
+    "always 15%": _masked(objectives.fixed_size, FIFTEEN),
 }
 
 
