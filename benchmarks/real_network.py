@@ -9,9 +9,13 @@ which the area on those other genes is the largest. control: a fixed 15% at the 
 steps that it predicts as many residues as uniform sizes do there. scratch: uniform sizes and the same network of
 random weights, for four times the steps at ten times the rate.
 
-real_network_scores: a line for each of some genes, chains and mutants, in nats per sequence: the area of its
-curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along random orders, and
-the curve under each mask. Sequences of one length have their masks in common.
+real_network_scores: a line for each of some genes and chains, in nats per sequence: the area of its curve with
+the error of the masks, its pseudo-log-likelihood, left to right, the sums along random orders, and the curve
+under each mask. Sequences of one length have their masks in common. ahead: the terms of left to right, by place.
+
+real_network_lookup: no network, but the mixture of `by_genes`, from all training genes or from those that one seed
+of repair reads. A line for each share of letters that it keeps and each gene or chain: its score at each masking
+rate, nats per residue, and, from all genes, the terms of left to right.
 
 real_network_after: a line for each seed of repair's uniform sizes and each of those genes and chains: after
 training, left to right, and for a chain area, pseudo-log-likelihood and the score with all hidden.
@@ -38,6 +42,7 @@ from . import results
 from .results import Table
 
 SEEDS = (0, 1, 2)
+KEEPS = 0.5, 0.6, 0.7, 0.8, 0.9  # shares of letters that the lookup keeps
 LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 COLUMNS = [f"at {rate:g}" for rate in study.RATES]
 SHOWN_RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1)
@@ -102,21 +107,39 @@ def areas_of(lm, text):
 
 
 def along(lm, text, *orders):
-    """The sums along left to right and along the orders [Q, D], nats [Q + 1]."""
+    """The terms along left to right and along the orders [Q, D], nats [Q + 1, D]."""
     ahead = torch.arange(len(lm.encode(text)) - 1, -1, -1)
-    return lm.chain_rule(text, torch.stack([ahead, *orders])).sum(-1).tolist()
+    return lm.chain_rule(text, torch.stack([ahead, *orders]))
 
 
 def scores(name):
-    """The one line of a sequence; mutants are compared by area and pseudo-log-likelihood alone."""
-    text, sums = study.scored()[name], [""]
+    """The one line of a sequence."""
+    text = study.scored()[name]
     length = len(network().encode(text))
     fields, curve = areas_of(network(), text)
-    if name not in study.mutants():
-        orders = random_orders(length, NUM_ORDERS, generator=seeded(13, 1)) if name in study.chains() else []
-        sums = along(network(), text, *orders)
+    orders = random_orders(length, NUM_ORDERS, generator=seeded(13, 1)) if name in study.chains() else []
+    sums = along(network(), text, *orders).sum(-1).tolist()
     yield dict(name=name, tokens=length, **fields, left_to_right=sums[0], orders=sums[1:],
                sizes=curve.sizes.tolist(), curve=curve.scores.flatten().tolist())
+
+
+def ahead(name):
+    """The one line of a sequence: the terms of left to right, by place."""
+    text = study.scored()[name]
+    yield dict(name=name, places=along(network(), text)[0].flip(-1).tolist())
+
+
+def lookup(texts, keep):
+    """The lines of a mixture, of all training genes or of those that a seed reads."""
+    some = study.load_sequences().trained
+    some = some if texts == "all" else study.seen(some, texts)
+    others = {f"{name} {k}": text for name, choosing in (("gene", False), ("choosing", True))
+              for k, text in enumerate(genes_of(choosing))} | study.chains()
+    for (name, text), curve, places in zip(others.items(), study.looked_up(some, [*others.values()], keep),
+                                           study.by_genes(some, [*others.values()], keep), strict=True):
+        ahead = places.tolist() if texts == "all" and name in study.scored() else ""
+        yield dict(texts=texts, keep=keep, name=name, tokens=len(places),
+                   **dict(zip(COLUMNS, curve.tolist(), strict=True)), places=ahead)
 
 
 def trained(seed):
@@ -130,12 +153,11 @@ def after(seed):
     """The lines of one seed."""
     lm = trained(seed)
     for name, text in study.scored().items():
-        if name not in study.mutants():
-            line = dict(seed=seed, name=name, tokens=len(lm.encode(text)), left_to_right=along(lm, text)[0])
-            if name in study.chains():
-                fields, curve = areas_of(lm, text)
-                line |= fields | {"at 1": float(curve.mean[-1])}
-            yield line
+        line = dict(seed=seed, name=name, tokens=len(lm.encode(text)), left_to_right=along(lm, text).sum().item())
+        if name in study.chains():
+            fields, curve = areas_of(lm, text)
+            line |= fields | {"at 1": float(curve.mean[-1])}
+        yield line
 
 
 def guesses(gene):
@@ -165,6 +187,8 @@ TABLES = {f"real_network_{name}": Table(*parts) for name, parts in {
     "scratch": (partial(repair, scratch=True), lambda: [
         ("uniform sizes", seed, 10 * study.LEARNING_RATE, 4 * study.NUM_STEPS) for seed in SEEDS]),
     "scores": (scores, lambda: [(name,) for name in study.scored()]),
+    "ahead": (ahead, lambda: [(name,) for name in study.scored()]),
+    "lookup": (lookup, lambda: [(texts, keep) for texts in ("all", *SEEDS) for keep in KEEPS]),
     "after": (after, lambda: [(seed,) for seed in SEEDS]),
     "guesses": (guesses, lambda: [(study.load_sequences().tested[0],)]),
 }.items()}

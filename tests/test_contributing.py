@@ -31,7 +31,8 @@ from mptlml.text import command
 from mptlml.text.results import read_results
 from mptlml_book.report.claims import claims
 
-FINDINGS = ["prop1-gaussian", "net-share-50", "net-area", "net-pll-gap", "net-repair", "net-table"]
+FINDINGS = ["prop1-gaussian", "net-right-end", "net-area", "net-pll-gap", "net-repair",
+            "net-lookup", "net-lookup-chains"]
 
 
 def blocks(name):

@@ -89,15 +89,33 @@ def test_a_mixture_of_genes_is_a_distribution():
     """Over all sequences of three letters its probabilities sum to one, and at keep = 0 it is the table."""
     texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
     every = [study.spaced("".join(s)) for s in product("AC", repeat=3)]
-    assert np.exp(study.by_genes(texts, every, 0.7)).sum() == pytest.approx(1)
-    tables = [table.sum() for table in study.by_position(texts, every)]
-    assert study.by_genes(texts, every, 0.0) == pytest.approx(tables)
+    assert np.exp(np.sum(study.by_genes(texts, every, 0.7), 1)).sum() == pytest.approx(1)
+    np.testing.assert_allclose(study.by_genes(texts, every, 0.0), study.by_position(texts, every))
+
+
+def test_a_lookup_answers_as_its_mixture_does():
+    """Against ratios of sums over all sequences; and the steps of a curve add up to the log-probability."""
+    texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
+    every = [*product("AC", repeat=3)]
+    joint = dict(zip(every, np.exp(np.sum(study.by_genes(texts, [*map(" ".join, every)], 0.7), 1)), strict=True))
+    own, (kept,) = ("C", "A", "A"), study._kept(texts, ["C A A"], 0.7)
+
+    def total(places):
+        return sum(p for row, p in joint.items() if all(row[j] == own[j] for j in places))
+
+    for hidden in product([False, True], repeat=3):
+        seen = [j for j in range(3) if not hidden[j]]
+        for j, found in enumerate(study.given(kept, np.array([hidden]))[0]):
+            if hidden[j]:
+                assert found == pytest.approx(np.log(total([*seen, j]) / total(seen)))
+    curve = dict(zip(study.RATES, study.looked_up(texts, ["C A A"], 0.7, num_masks=4000)[0], strict=True))
+    assert curve[0.01] + curve[0.6] + curve[1.0] == pytest.approx(np.log(joint[own]), abs=0.03)  # 1, 2, 3 of 3
 
 
 def test_another_answers_where_much_is_masked():
     """A flat curve of -1 for 10 residues: from 80% on, three sizes, answers of -3 cost 2 each."""
-    found = study.answered_from(0.8, -np.ones((2, 1, len(study.RATES))), np.array([10]), np.array([-3.0]))
-    np.testing.assert_allclose(found, [[-6], [-6]])
+    curves = np.ones((2, 1, len(study.RATES)))
+    np.testing.assert_allclose(study.answered_from(0.8, -curves, np.array([10]), -3 * curves[0]), [[-6], [-6]])
 
 
 def trained(scheme, seed):
@@ -123,17 +141,12 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
             return 0 * sum(weight.sum() for weight in view.lm.model.parameters())
         monkeypatch.setitem(study.SCHEMES, name, scheme)
         study.fine_tune(tiny(), TEXTS, name, seed=5, num_steps=3)
+    monkeypatch.setattr(study, "NUM_STEPS", 3)
+    read = [tiny().encode(text).tolist() for text in study.seen(TEXTS, 5)]
+    assert read == [[*filter(None, row)] for rows, _ in seen["one"] for row in rows]
     assert seen["one"] == seen["two"] and len({str(batch) for batch in seen["one"]}) == 3
     rows, lengths = seen["one"][0]
     assert [sum(map(bool, row)) for row in rows] == lengths and len(rows) == 8 and len(set(lengths)) > 1
-
-
-def test_mutants_differ_from_their_chain_where_they_say():
-    chain = study.chains()["trastuzumab heavy"].split()
-    for name, text in study.mutants().items():
-        change, letters = name.split()[-1], text.split()
-        assert [j for j in range(len(chain)) if chain[j] != letters[j]] == [int(change[1:-1]) - 1]
-        assert (chain[int(change[1:-1]) - 1], letters[int(change[1:-1]) - 1]) == (change[0], change[-1])
 
 
 @pytest.mark.parametrize(("name", "steps", "schemes"), [

@@ -181,15 +181,43 @@ def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]
             for same, there, kinds in _columns(texts, others)]
 
 
-def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> np.ndarray:
-    """Log-probabilities of `others`, nats [N], under a mixture of the texts, given their lengths.
+def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[np.ndarray]:
+    """Log-probabilities of the letters of each of `others`, nats [D], left to right in a mixture of the texts.
 
     It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws
-    one as `by_position` says. A coherent model: its area is its log-probability.
+    one as `by_position` says. A coherent model of texts of a given length: a sum is its log-probability.
     """
-    return np.array([
-        np.logaddexp.reduce(np.log(keep * same + (1 - keep) * np.exp(table)[:, None]).sum(0)) - np.log(len(texts))
-        for (same, _, _), table in zip(_columns(texts, others), by_position(texts, others), strict=True)])
+    return [np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
+            for kept in _kept(texts, others, keep)]
+
+
+def looked_up(texts: Sequence[str], others: Sequence[str], keep: float, *, num_masks: int = 32,
+              seed: int = 13) -> np.ndarray:
+    """The curves of `others` in the mixture of `by_genes`, nats per letter [others, RATES].
+
+    Visible letters say which texts are likely: a lookup, and nothing is trained.
+    """
+    rng, curves = np.random.default_rng(seed), []
+    for kept in _kept(texts, others, keep):
+        ranks = rng.random((num_masks, len(kept))).argsort(1)  # [masks, D]
+        curves.append([given(kept, ranks < size)[ranks < size].mean() for size in hidden_tokens(RATES, len(kept))])
+    return np.array(curves)
+
+
+def given(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """Log-probabilities of letters, nats [masks, D], under an even mixture with log-probabilities `kept` [D, N].
+
+    Each given the letters that are not `hidden`, bool [masks, D]; those of visible letters mean nothing.
+    """
+    seen = ~hidden @ kept  # [masks, N]
+    weight = np.exp(seen - seen.max(1, keepdims=True))
+    return np.log(weight / weight.sum(1, keepdims=True) @ np.exp(kept).T)
+
+
+def _kept(texts: Sequence[str], others: Sequence[str], keep: float) -> Iterator[np.ndarray]:
+    """For each of `others` the log-probability of its letter in each component of the mixture, nats [D, N]."""
+    for (same, _, _), table in zip(_columns(texts, others), by_position(texts, others), strict=True):
+        yield np.log(keep * same + (1 - keep) * np.exp(table)[:, None])
 
 
 def _columns(texts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
@@ -227,6 +255,12 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
         lm.model.eval()
 
 
+def seen(texts: Sequence[str], seed: int) -> list[str]:
+    """The texts that `fine_tune` with this seed reads in NUM_STEPS steps."""
+    batches = _batches(len(texts), draws.seeded(seed))
+    return [texts[k] for _ in range(NUM_STEPS) for k in next(batches)]
+
+
 def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
     """Numbers of rows, BATCH at a time, each once before any comes again; a last, smaller batch is left out."""
     while True:
@@ -244,21 +278,21 @@ def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
 
 
 def scored() -> dict[str, str]:
-    """The texts of the stored scores by name: some germline genes, the chains, and mutants of one."""
+    """The texts of the stored scores by name: some germline genes, and the chains."""
     genes = spread_out(load_sequences().tested, NUM_GENES)[::2]
-    return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains() | mutants()
+    return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains()
 
 
 def answered_from(start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray) -> np.ndarray:
     """What areas change, nats per text [seeds, texts], if another model answers from `start` masked on.
 
-    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts]: the score of the other.
+    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts, RATES]: the other's scores.
     """
     found = np.empty(scores.shape[:2])
     for k, length in enumerate(lengths):
         sizes = np.arange(1, length + 1)
         lines = straight_lines(hidden_tokens(RATES, length), length)[:, sizes >= start * length]
-        found[:, k] = (answer[k] - scores[:, k] @ lines).sum(-1)
+        found[:, k] = ((answer[k] - scores[:, k]) @ lines).sum(-1)
     return found
 
 
@@ -266,18 +300,6 @@ def chains() -> dict[str, str]:
     """The chains of ANTIBODIES as texts, by name: "trastuzumab heavy", ..."""
     return {f"{name} {kind}": spaced(chain) for name, pair in ANTIBODIES.items()
             for kind, chain in zip(("heavy", "light"), pair, strict=True)}
-
-
-def mutants() -> dict[str, str]:
-    """Single mutants of trastuzumab's heavy chain at six places spread over it, as texts by name.
-
-    "trastuzumab heavy P18A" has alanine in place of the proline of place 18; alanine itself becomes glycine.
-    """
-    chain, found = ANTIBODIES["trastuzumab"][0], {}
-    for j in np.linspace(0, len(chain) - 1, 8).round().astype(int)[1:-1]:
-        other = "G" if chain[j] == "A" else "A"
-        found[f"trastuzumab heavy {chain[j]}{j + 1}{other}"] = spaced(chain[:j] + other + chain[j + 1:])
-    return found
 
 
 def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple[Tensor, Tensor]:
