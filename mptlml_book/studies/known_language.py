@@ -97,18 +97,15 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 
 
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, shuffle: bool = False, **shape: int) -> tuple[MaskedTransformer, History]:
+             num_tokens: int = 32, **shape: int) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
-    masks; two schemes with the same seed share the weights and the rows. shuffle: put the words of each
-    sentence into random order: topics can be learnt, the order of words cannot. shape: of MaskedTransformer.
+    masks; two schemes with the same seed share the weights and the rows. shape: of MaskedTransformer.
     """
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     rows = truth.sample(num_steps * BATCH, generator=generator)
-    if shuffle:
-        rows = rows.gather(-1, torch.rand(rows.shape, generator=generator).argsort(-1))
     return net, _train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
 
 
