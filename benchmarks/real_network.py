@@ -135,8 +135,8 @@ def lookup(texts, keep):
     some = some if texts == "all" else study.seen(some, texts)
     others = {f"{name} {k}": text for name, choosing in (("gene", False), ("choosing", True))
               for k, text in enumerate(genes_of(choosing))} | study.chains()
-    for (name, text), curve, places in zip(others.items(), study.looked_up(some, [*others.values()], keep),
-                                           study.by_genes(some, [*others.values()], keep), strict=True):
+    found = (list(answer(some, [*others.values()], keep)) for answer in (study.looked_up, study.by_genes))
+    for name, curve, places in zip(others, *found, strict=True):
         ahead = places.tolist() if texts == "all" and name in study.scored() else ""
         yield dict(texts=texts, keep=keep, name=name, tokens=len(places),
                    **dict(zip(COLUMNS, curve.tolist(), strict=True)), places=ahead)
