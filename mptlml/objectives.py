@@ -51,7 +51,8 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
 def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `size` tokens as BERT is trained: 80% masked, 10% another word, 10% as is.
 
-    The model must also answer for tokens that it sees (`vocabulary_log_prob`). Each row draws its own tokens.
+    The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for certain, as a
+    joint distribution does, scores -inf where another word is shown. Each row draws its own tokens.
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)

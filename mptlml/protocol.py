@@ -40,7 +40,10 @@ class VocabularyModel(ConditionalModel, Protocol):
     vocab_size: int
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R), nats per token [..., D, V]."""
+        """log p(x_j = v | x_R), nats per token [..., D, V]: a distribution at every token.
+
+        A joint distribution is certain of an observed token's word. A network need not be.
+        """
 
 
 class MeanModel(ConditionalModel, Protocol):

@@ -103,9 +103,9 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
     Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes,
-    each drawn twice, whose pairs give the error. By orders: the chain rule along num_passes // D random
-    orders, which have no noise where the conditionals belong to one joint distribution (Chapter 12 compares
-    the two). error: stop at this standard error, nats, with passes where the noise is (`allocation`) and
+    each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its degrees of freedom. By
+    orders: the chain rule along num_passes // D random orders, which have no noise where the conditionals
+    belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats, with passes where the noise is (`allocation`) and
     num_passes at most; rows of up to six tokens are asked under all masks. max_elements as in `score_curve`.
     Raises ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by orders, or than an
     error's pilot takes; an error that is not above 0.
@@ -124,8 +124,10 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
         sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
         values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
-    stderr = (value[:, 0] - value[:, 1]).square().sum(0).sqrt() / num_passes
-    return _estimates(value.mean((0, 1)), stderr, num_passes // 2, num_passes)
+    squares = (value[:, 0] - value[:, 1]).square()  # of each pair: one degree of freedom
+    total = squares.sum(0)
+    dof = torch.where(total > 0, total.square() / squares.square().sum(0), math.inf)
+    return _estimates(value.mean((0, 1)), total.sqrt() / num_passes, dof, num_passes)
 
 
 def _along_orders(model: ConditionalModel, x: Tensor, num_orders: int, max_elements: int,
@@ -140,9 +142,9 @@ def _along_orders(model: ConditionalModel, x: Tensor, num_orders: int, max_eleme
                       num_orders * model.num_tokens)
 
 
-def _estimates(mean: Tensor, stderr: Tensor, dof: float, passes: int) -> RowEstimates:
-    return RowEstimates(mean, stderr, torch.full_like(stderr, dof), torch.full_like(stderr, passes, dtype=torch.int64),
-                        torch.ones_like(stderr, dtype=torch.bool))
+def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor | float, passes: int) -> RowEstimates:
+    return RowEstimates(mean, stderr, torch.zeros_like(stderr) + dof,
+                        torch.full_like(stderr, passes, dtype=torch.int64), torch.ones_like(stderr, dtype=torch.bool))
 
 
 def _sizes_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, max_elements: int,

@@ -21,7 +21,6 @@ from .masks import all_masks, all_orders, random_masks, random_orders
 from .protocol import all_observed, summarise
 from .score import chain_rule, exact_curve
 
-GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # values of a real token
 LAWS: dict[str, Callable[["Case"], None]] = {}  # each law by its name, in the order in which they stand below
 NEEDS: dict[str, tuple[str, ...]] = {}  # what each needs besides conditional_log_prob
 
@@ -39,10 +38,11 @@ def law(*needs: str) -> Callable[[Callable[["Case"], None]], Callable[["Case"], 
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: the values of a token; None for a real number. words: rows are int64 ids, not floating numbers.
-    coherent: whether the answers belong to one joint distribution (None: they do if there is a log_prob).
-    without: {law: why the model does not obey it}. tolerance: what rounding explains, nats. A model that draws
-    at random must draw the same numbers after every `build`.
+    values: the values of a token; None for a real number, whose density is integrated over `grid`: (lowest,
+    highest, how many), past the tails and finer than the narrowest density. words: rows are int64 ids, not
+    floating numbers. coherent: whether the answers belong to one joint distribution (None: they do if there is
+    a log_prob). without: {law: why the model does not obey it}. tolerance: what rounding explains, nats. A
+    model that draws at random must draw the same numbers after every `build`.
     """
 
     build: Callable[..., Any]
@@ -50,6 +50,7 @@ class Case:
     shapes: tuple[tuple[int, ...], ...] = ()
     values: tuple[float, ...] | None = None
     words: bool = False
+    grid: tuple[float, float, int] = (-40.0, 40.0, 801)
     coherent: bool | None = None
     without: Mapping[str, str] = field(default_factory=dict)
     tolerance: float = 1e-10
@@ -161,11 +162,30 @@ def batched_is_looped(case: Case) -> None:
 def conditionals_are_distributions(case: Case) -> None:
     """The probabilities of a masked token's values sum, or integrate, to 1."""
     x, observed = case.some_rows(2), case.masks()
-    values = (GRID if case.values is None else torch.tensor(case.values)).to(x)
+    grid = torch.linspace(*case.grid, dtype=torch.float64)
+    values = (grid if case.values is None else torch.tensor(case.values)).to(x)
     answers = [case.model().conditional_log_prob(torch.where(observed, x, value), observed) for value in values]
     chance = torch.stack(answers).exp()
     total = torch.trapezoid(chance, values, dim=0) if case.values is None else chance.sum(0)
-    _same(total.where(~observed, 1.0), torch.ones_like(total), case.tolerance, "probabilities do not add up to 1")
+    what = "probabilities do not add up to 1"
+    if case.values is None:
+        what += f", over the grid {case.grid}, which may be too coarse or too short: see Case.grid"
+    _same(total.where(~observed, 1.0), torch.ones_like(total), case.tolerance, what)
+
+
+@law("vocabulary_log_prob")
+def every_word_is_answered_for(case: Case) -> None:
+    """Words' probabilities sum to 1 at every token; the word that stands there has the token's own answer.
+
+    At an observed token that holds where the answers belong to one joint distribution: its word is certain.
+    """
+    model, x = case.model(), case.some_rows(3)
+    observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])
+    every, answer = model.vocabulary_log_prob(x, observed), model.conditional_log_prob(x, observed)
+    _same(every.exp().sum(-1), torch.ones_like(answer), case.tolerance, "probabilities of words do not add up to 1")
+    own = every.gather(-1, x.long().expand(answer.shape)[..., None]).squeeze(-1)
+    own = own if case.has("coherence") else own.where(~observed, 0.0)
+    _same(own, answer, case.tolerance, "vocabulary_log_prob and conditional_log_prob disagree")
 
 
 @law()

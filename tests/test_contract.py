@@ -130,7 +130,8 @@ def test_laws_elsewhere(name, elsewhere):
 
 
 # {law: one method of a good model, spoilt: (model, method, what it answers instead of right(...))}
-ANSWER, COINS, GAUSSIAN = "conditional_log_prob", "BernoulliMixture D=8 C=4", "PPCA D=2 K=2"
+ANSWER, EVERY = "conditional_log_prob", "vocabulary_log_prob"
+COINS, GAUSSIAN = "BernoulliMixture D=8 C=4", "PPCA D=2 K=2"
 FAULTS = {
     "observed_tokens_score_exactly_zero": [
         (COINS, ANSWER, lambda right, x, seen: right(x, seen) - 1e-30 * seen),
@@ -148,6 +149,15 @@ FAULTS = {
     ],
     "conditionals_are_distributions": [
         (name, ANSWER, lambda right, x, seen: right(x, seen) + 1e-6 * ~seen) for name in (COINS, GAUSSIAN)
+    ],
+    "every_word_is_answered_for": [
+        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen) - 1),
+        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen).flip(-1)),
+        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen).where(~seen[..., None], 0)),
+        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, ~seen).where(seen[..., None], right(
+            x, seen))),
+        ("MaskedTransformer of int64", EVERY, lambda right, x, seen: right(x, seen) - 1),
+        ("MaskedTransformer of int64", EVERY, lambda right, x, seen: right(x, seen).where(~seen[..., None], 0)),
     ],
     "inputs_are_left_alone": [
         (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), x.mul_(2))[0]),
@@ -201,7 +211,7 @@ def spoilt(name, method, fault):
         setattr(model, method, functools.wraps(right)(lambda *args, **named: fault(right, *args, **named)))
         return model
 
-    return replace(CASES[name], build=build, coherent=True if "Transformer" in name else None)
+    return replace(CASES[name], build=build, coherent=True if "Transformer D" in name else None)
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -209,6 +219,16 @@ def test_a_law_catches_a_model_that_breaks_it(law):
     for name, method, fault in FAULTS[law]:
         with pytest.raises(AssertionError, match=r"\w"):
             LAWS[law](spoilt(name, method, fault))
+
+
+@pytest.mark.parametrize(("scale", "grid"), [(0.1, (-40, 40, 4001)), (0.05, (-40, 40, 4001)), (20.0, (-800, 800, 801))])
+def test_a_density_is_integrated_over_a_grid_that_resolves_it(scale, grid):
+    """PPCA in other units: rows and model are right, and where the grid is not, the report says where to look."""
+    case = ppca(3, 2)
+    case = replace(case, build=lambda weight, log_noise, mean: PPCA(scale * weight, 0.2 * scale**2, scale * mean))
+    with pytest.raises(AssertionError, match=r"grid \(-40.0, 40.0, 801\), which may be too coarse or too short"):
+        LAWS["conditionals_are_distributions"](case)
+    LAWS["conditionals_are_distributions"](replace(case, grid=grid))
 
 
 def test_a_model_with_nothing_else_passes_what_concerns_it():

@@ -6,6 +6,8 @@ import oracles
 import pytest
 import torch
 
+from mptlml import draws, objectives
+from mptlml.masks import random_masks
 from mptlml.models import HiddenMarkovModel
 
 
@@ -16,11 +18,27 @@ def random_hmm(num_states, vocab_size, num_tokens):
 
 
 def test_every_word_is_answered_for(generator):
-    """The answer for the word that stands at a token is the token's own, which is 0 where it is observed."""
+    """The answer for the word that stands at a token is the token's own; that one is certain where it is observed."""
     model = random_hmm(3, 4, 5)
     x, observed = model.sample(3, generator=generator), torch.rand(50, 1, 5, generator=generator) < 0.5
     picked = model.vocabulary_log_prob(x, observed).gather(-1, x.expand(50, 3, 5)[..., None]).squeeze(-1)
     torch.testing.assert_close(picked, model.conditional_log_prob(x, observed))
+
+
+def test_berts_rule_scores_what_the_model_says_of_each_shown_word(generator):
+    """A token left as it is scores 0, another word shown in its place -inf: the model is certain of what it sees."""
+    model = random_hmm(3, 4, 5)
+    x, values = model.sample(1, generator=generator), []
+    for _ in range(60):
+        state = generator.get_state()
+        values.append(objectives.eighty_ten_ten(model, x, 2, generator=generator).item())
+        generator.set_state(state)  # the same draws, by hand
+        chosen = ~random_masks(5, torch.tensor([2]), generator=generator)
+        shown = draws.bert_rule(x, -1, 4, generator)
+        masked, wrong = chosen & (shown < 0), chosen & (shown >= 0) & (shown != x)
+        expected = -math.inf if wrong.any() else 5 / 2 * model.conditional_log_prob(x, ~masked).sum().item()
+        assert values[-1] == pytest.approx(expected, abs=1e-12)
+    assert 0 < values.count(-math.inf) < 30
 
 
 def in_log_space(model, row, seen):

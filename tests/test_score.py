@@ -8,6 +8,7 @@ import oracles
 import pytest
 import torch
 from fakes import Says, one_nat_each
+from scipy import stats
 
 from mptlml import Estimate, ScoreCurve
 from mptlml.masks import all_orders
@@ -158,6 +159,29 @@ def test_order_spread_measures_disagreement(generator):
     np.testing.assert_allclose(exact_curve(ramp(), x).rows.sum(0), sums.mean(0), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("num_passes", [4, 8, 16])
+def test_the_interval_of_a_rows_area_covers_it_where_strata_differ_in_noise(num_passes):
+    """Most of the noise of these rows is at small sizes, so fewer degrees of freedom than pairs stand behind it."""
+    generator, model = torch.Generator().manual_seed(3), a_model(30, 3)
+    x = model.sample(2000, generator=generator)
+    found = estimate_area(model, x, num_passes, generator=generator)
+    half = found.stderr * torch.from_numpy(stats.t.ppf(0.5 + LEVEL / 2, found.dof))
+    assert 0.92 <= (abs(found.mean - model.log_prob(x)) <= half).double().mean() <= 0.97
+    assert found.dof.max() < num_passes / 2
+
+
+def test_the_degrees_of_freedom_of_a_rows_area_by_hand(generator):
+    """Those of a sum of squares with one degree of freedom each, (a + b + c)^2 / (a^2 + b^2 + c^2), from the masks."""
+    model, row = ramp(), torch.ones(1, 5, dtype=torch.float64)
+    dof = estimate_area(model, row, 6, generator=generator).dof.item()
+    squares = [(one - other) ** 2 for one, other in torch.stack([
+        -(torch.arange(5) * (1 + seen.sum(-1, keepdim=True)) * ~seen).sum(-1) / (~seen).sum(-1)
+        for seen in torch.cat(model.asked)])[..., 0].tolist()]
+    assert len(squares) == 3 and dof == pytest.approx(sum(squares) ** 2 / sum(square**2 for square in squares))
+    constant = estimate_area(one_nat_each(5), row, 6, generator=generator)
+    assert constant.stderr.item() == 0 and constant.dof.item() == math.inf
+
+
 @pytest.mark.parametrize(("num_passes", "by_orders"), [(2, False), (8, False), (12, True)])
 def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_orders, generator):
     """Rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
@@ -167,7 +191,10 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_o
     exact = exact_curve(model, x[:1]).area().mean
     assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
-    assert (dof == (1 if by_orders else num_passes // 2)).all()
+    pairs = 1 if by_orders else num_passes // 2
+    assert by_orders or (dof[error == 0] == math.inf).all()  # both draws of each pair were one mask
+    dof = dof[error > 0]
+    assert (dof - 1).min() > -1e-12 and (dof - pairs).max() < 1e-12 and (dof.std() > 0.1) == (pairs > 1)
     assert (passes == (10 if by_orders else num_passes)).all()
     joint = a_model()  # for which two orders agree
     value, error, *_ = estimate_area(joint, x[:1], num_passes, **options)

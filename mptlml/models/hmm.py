@@ -60,9 +60,11 @@ class HiddenMarkovModel:
         return at_masked(torch.stack(answer, -1), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j = v | x_R) of each word v, nats per token [..., D, V]; 0 at observed tokens."""
-        answer = (self.state_posterior(x, observed) @ self.emission).log()
-        return torch.where(observed[..., None], 0.0, answer)
+        """log p(x_j = v | x_R) of each word v, nats per token [..., D, V]; an observed token's word is certain."""
+        ids, seen = self._check(x, observed)
+        answer = (torch.stack(self._smooth(ids, seen), -2) @ self.emission).log()
+        certain = ids[..., None] == torch.arange(self.vocab_size, device=ids.device)
+        return torch.where(seen[..., None], torch.where(certain, 0.0, -math.inf), answer)
 
     def state_posterior(self, x: Tensor, observed: Tensor) -> Tensor:
         """p(z_t | x_R), [..., D, H], of the hidden state at each token; NaN where x_R is impossible."""
