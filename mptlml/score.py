@@ -105,10 +105,10 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes,
     each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its degrees of freedom. By
     orders: the chain rule along num_passes // D random orders, which have no noise where the conditionals
-    belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats, with passes where the noise is (`allocation`) and
-    num_passes at most; rows of up to six tokens are asked under all masks. max_elements as in `score_curve`.
-    Raises ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by orders, or than an
-    error's pilot takes; an error that is not above 0.
+    belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats,
+    with passes where the noise is (`allocation`) and num_passes at most; rows of up to six tokens are asked
+    under all masks. max_elements as in `score_curve`. Raises ValueError: rows out of range; passes that are odd
+    or fewer than 2, than 2 D by orders, or than an error's pilot takes; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
