@@ -3,12 +3,13 @@
 A line for each network: what it is, and its readings in nats per row (`read_network` says what each is).
 Networks are kept in _build/networks. In this order, since each needs the rates that the first chooses:
 
-    tuning   five schemes, three learning rates, three seeds of their own                        15 min
+    tuning   five schemes, four learning rates, three seeds of their own                         20 min
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                 20 min
     carry    three of these, carried on with uniform sizes for a tenth of their steps             4 min
     stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry    2 min
     longer   the same three, with four times the steps, three seeds                              15 min
     targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%         8 min
+    words    fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes   10 min
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
@@ -27,7 +28,7 @@ from mptlml_book.studies import known_language as study
 from . import results
 from .results import Table
 
-RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2), (101, 102, 103), 11
+RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2, 4e-2), (101, 102, 103), 11
 CARRY_RATE = 3e-4  # the highest of 3e-4, 1e-3, 3e-3 at which uniform validation networks lose nothing
 TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
 
@@ -48,6 +49,7 @@ PLAN = {
     "stay": Group(10, ("fixed 15%",)),
     "longer": Group(3, THREE, 4),
     "targets": Group(10, ("fixed 15%",), 13 / 5, 16),
+    "words": Group(10, ("fixed 15%",), 33 / 10, 16),
     "apart": Group(10, (study.HIDE_MORE,), num_orders=16),
     "area": Group(5, study.SCHEMES, num_orders=16),
     "sixteen": Group(3, TWO, 16, 16),
