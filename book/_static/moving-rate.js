@@ -16,6 +16,10 @@
     });
   };
 
+  /* Loss per row, in nats, that a rectangle at size m never sees, and loss that it invents; their difference is B(m). */
+  const parts = (scores, m) => [1, -1].map((sign) => (
+    sum(scores.map((score) => Math.max(0, sign * (scores[m - 1] - score))))));
+
   const build = (figure, data) => {
     const which = figure.select("Model and rows", data.cases.map((some) => some.name));
     const at = figure.range("Tokens masked, m", { min: 1, max: data.cases[0].scores.length, value: data.start,
@@ -29,9 +33,11 @@
       }
       at.say();
       const m = +at.value;
+      const [unseen, invented] = parts(scores, m);
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
       const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out `
-        + `${number(Math.abs(B[m - 1]))} nats per row too ${B[m - 1] < 0 ? "low" : "high"}.`;
+        + `${number(Math.abs(B[m - 1]))} nats per row too ${B[m - 1] < 0 ? "low" : "high"}: `
+        + `they never see ${number(unseen)} nats of loss, and invent ${number(invented)}.`;
       const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";
       const [svg, width] = figure.sheet(430, `${what} ${say}`);
       const xticks = D <= 12 ? scores.map((_, k) => k + 1) : null;
@@ -48,8 +54,8 @@
       const [up, enough] = [height > lml / D, 0.15 * (high - low)]; // names keep out of each other's way
       curve.name(0.5, lml / D, "LML divided by D", "green", "start", 6, up ? 16 : -6);
       curve.name(0.5, height, `rectangle at ${Math.round(100 * m / D)}%`, "red", "start", 6, up ? -6 : 16);
-      if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "counted too much", "orange", "end", -4, 18);
-      if (scores[0] - height > enough) curve.name(D / 2, height, "left out", "blue", "middle", 0, -8);
+      if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "loss it never sees", "orange", "end", -4, 18);
+      if (scores[0] - height > enough) curve.name(D / 2, height, "loss it invents", "blue", "middle", 0, -8);
       curve.words(curve.right - 4, curve.y(0) + 18, "drag the dot \u2194", "end", "hint");
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
@@ -85,5 +91,5 @@
     };
   };
 
-  Moving.kind("rate", { build, biases, crossings });
+  Moving.kind("rate", { build, biases, crossings, parts });
 })();
