@@ -10,8 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 RUN := $(BIN)/python book/_ext
-# The site's stamp: it is newer than all that the pages are made from, and names the address that their buttons lead to.
-SITE := _build/.site-$(subst /,-,$(subst :,-,$(MPTLML_REPOSITORY)-$(MPTLML_BRANCH)))
+# The site's stamp: it is newer than all that the pages are made from, and its name is a hash of the address that their
+# buttons lead to.
+SITE := _build/.site-$(shell printf %s '$(subst ','\'',$(value MPTLML_REPOSITORY) $(value MPTLML_BRANCH))' | cksum | tr -dc 0-9)
 PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml mptlml_book -type f -not -path '*/__pycache__/*')
 
 # What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.
@@ -41,29 +42,40 @@ unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive pdf publish wheel address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive publish push wheel address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
 
 env: $(READY)  ## set up .venv with the pinned packages
 
-# The mark goes before the installer starts and comes back when it is done: an interrupted installation starts again
-# from an empty environment, a changed requirement only adds to it. Where uv does not get along with a registry or a
-# home, pip does it, in three times the time. Matplotlib lists its fonts here once, for it says so on stderr, which a
-# chapter must not.
-$(READY): requirements.txt pyproject.toml | python
+# One installation at a time: who comes second waits, and finds it done. The mark says in which folder it was made. It goes
+# before the installer starts and comes back when it is done: an interrupted installation starts again from an empty
+# environment, a changed requirement only adds to it. Where uv does not get along with a registry or a home, pip does it,
+# in three times the time. Matplotlib lists its fonts here once, for it says so on stderr, which a chapter must not.
+$(READY): requirements.txt constraints.txt pyproject.toml | python
+ifndef INSTALLING
+	@$(if $(wildcard $@),$(BIN)/python,$(PYTHON)) book/_ext/book_lock.py _build/.env.lock \
+		$(MAKE) --no-print-directory INSTALLING=1 $@
+else
 	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "Installing about 200 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
+	@echo "Installing about 230 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "$$(grep ^uv== requirements.txt)"
 	$(BIN)/python -m uv pip install --python $(BIN)/python --requirement requirements.txt \
 		|| $(BIN)/python -m pip install --requirement requirements.txt
 	$(BIN)/python -c "import matplotlib.font_manager"
-	@touch $@
+	@mkdir -p $(VENV)/etc/jupyter && ln -sf ../../../book/_ext/jupyter_server_config.py $(VENV)/etc/jupyter/
+	@pwd -P > $@
+endif
 
-# The Python that was asked for is there, is not too old, and is that of the environment, where there is one.
+# The environment was made in this folder, and its Python is still there; the Python that was asked for is there, is not
+# too old, and is that of the environment, where there is one.
 python:
-	@if [ -f $(READY) ] && [ "$(origin PYTHON)" = file ]; then exit; fi; \
+	@if [ -s $(READY) ] && [ "$$(cat $(READY))" != "$$(pwd -P)" ]; then \
+		echo "$(VENV) was made in another folder, $$(cat $(READY)): say make distclean first"; exit 1; fi; \
+	if [ -f $(READY) ] && ! $(BIN)/python -c '' 2>/dev/null; then \
+		echo "the Python that $(VENV) was made with is gone: say make distclean first"; exit 1; fi; \
+	if [ -f $(READY) ] && [ "$(origin PYTHON)" = file ]; then exit; fi; \
 	found=$$($(PYTHON) -c '$(VERSION)' 2>/dev/null) \
 		|| { echo "$(PYTHON) not found: install Python 3.11, 3.12 or 3.13, or say make PYTHON=/path/to/it"; exit 1; }; \
 	case $$found in 3.11|3.12|3.13) ;; *) echo "$(PYTHON) is Python $$found: 3.11, 3.12 or 3.13 is needed"; exit 1;; esac; \
@@ -75,9 +87,10 @@ execute: $(READY)  ## run the chapters whose inputs changed, two at a time (CHAP
 
 book: execute  ## the site in _build/html
 	@$(MAKE) --no-print-directory site
+	@$(RUN)/book_outputs.py
 
 site: $(READY)
-	@$(RUN)/book_outputs.py $(MAKE) --no-print-directory pages
+	@$(RUN)/book_lock.py _build/.site.lock $(MAKE) --no-print-directory pages
 
 pages: $(SITE)
 
@@ -86,7 +99,8 @@ pages: $(SITE)
 $(SITE): $(PAGES) _build/records.json
 	@[ -z "$(filter-out %.md,$?)" ] || rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
 	@rm -f $@
-	@$(BIN)/jupyter-book build -W --keep-going .
+	@echo "building the pages, which takes 1 or 2 minutes after a change of more than text"
+	@$(BIN)/jupyter-book build --quiet -W --keep-going .
 	@touch $@
 
 test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site (TESTS="-m browser")
@@ -100,18 +114,14 @@ test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, 
 connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
 	@$(RUN:book/_ext=tests)/hub.py $(CHAPTERS)
 
-# There and back and there again, so that the source is written as Jupytext writes it, and no editor changes it by saving.
-pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs
-	@$(BIN)/jupytext --quiet --to ipynb notebooks/*.md
-	@$(BIN)/jupytext --quiet --to md:myst notebooks/*.ipynb
-	@$(BIN)/jupytext --quiet --to ipynb notebooks/*.md
-	@$(BIN)/nbstripout --extra-keys "metadata.language_info cell.metadata.execution" notebooks/*.ipynb
+pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs; an edit of the twin alone stops it
+	@$(RUN)/book_pairs.py
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
 	@$(BIN)/ruff check --quiet mptlml mptlml_book tests benchmarks book/_ext
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/typos
-	@$(BIN)/zizmor --quiet --offline .github
+	@said=$$($(BIN)/zizmor --offline .github 2>&1) || { echo "$$said"; exit 1; }
 
 links: $(READY)  ## follow every link that leaves the book, and say which are broken
 	@$(RUN)/book_execute.py --jobs $(JOBS)
@@ -142,13 +152,22 @@ archive: book  ## the book in one zip, to be read offline: begin with its index.
 	@mv _build/mptlml-book.part _build/mptlml-book.zip
 	@rm -r _build/mptlml-book
 
+publish: export MPTLML_REQUIRE_DATA := 1
 publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
-	@$(BIN)/ghp-import --no-history --force --push --no-jekyll --message "The site of $$(git rev-parse --short HEAD)" _build/html
+	@$(MAKE) --no-print-directory push
+
+# The built site, whoever built it, as the only commit of its branch. It needs git alone.
+push:
+	@touch _build/html/.nojekyll && rm -f _build/.gh-pages
+	@export GIT_INDEX_FILE="$$(pwd)/_build/.gh-pages" GIT_DIR="$$(git rev-parse --absolute-git-dir)"; \
+	(cd _build/html && git --work-tree=. add --all --force .) \
+	&& site=$$(git commit-tree -m "The site of $$(git rev-parse --short HEAD)" "$$(git write-tree)") \
+	&& git push --quiet --force origin "$$site:refs/heads/gh-pages"
 
 wheel: address $(READY)  ## what a registry takes, in _build/dist; README's links lead to MPTLML_REPOSITORY
 	@rm -rf _build/dist _build/wheel && mkdir -p _build/wheel
 	@cp -R pyproject.toml LICENSE mptlml _build/wheel
-	@sed -E 's#\]\(([A-Za-z_]+[/.][^:)]*)\)#]($(MPTLML_REPOSITORY)/blob/main/\1)#g; s#="book/#="$(MPTLML_REPOSITORY)/raw/main/book/#' README.md > _build/wheel/README.md
+	@sed -E "s#\]\(([A-Za-z_]+[/.][^:)]*)\)#]($$MPTLML_REPOSITORY/blob/main/\1)#g; s#=\"book/#=\"$$MPTLML_REPOSITORY/raw/main/book/#" README.md > _build/wheel/README.md
 	@$(BIN)/python -m build --no-isolation --outdir _build/dist _build/wheel
 	@$(BIN)/python -m twine check --strict _build/dist/*
 
@@ -160,4 +179,4 @@ clean:  ## remove what was built and executed
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean  ## remove the environment too
-	rm -rf $(VENV) mptlml.egg-info
+	rm -rf $(VENV)

@@ -98,7 +98,25 @@ def page(built_site):
     return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
 
 
-SLOW = ["test_site", "test_connection", "test_moving", "test_book", "test_corpus_scores"]
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    """A failure is named when it happens, for the whole may take a while longer."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal:  # not in a process of xdist's
+        config.pluginmanager.register(Named(terminal))
+
+
+class Named:
+    def __init__(self, terminal):
+        self.terminal = terminal
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.terminal.write_line(f"\n{report.when} failed: {report.nodeid}", red=True)
+
+
+SLOW = ["test_site", "test_connection", "test_editing", "test_moving", "test_book", "test_corpus_scores"]
 
 
 def pytest_collection_modifyitems(items):

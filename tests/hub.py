@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import struct
@@ -50,17 +51,20 @@ class Hub(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     folder: Path
-    fault = ""  # "busy" (429) or "stall", also "... later", with files; "break" in a file, "portal"; "" for none
+    # "busy" (429), "error" (500) or "stall", also "... later", with files; "break" in the middle of what is asked for;
+    # "slow", at `speed` bytes a second; "portal"; "" for none
+    fault = ""
+    speed = 10_000_000
     asked: list[str]
 
     def log_message(self, *given):
-        self.asked.append(f"{self.command} {self.path}")
+        self.asked.append(" ".join([self.command, self.path, self.headers.get("Range", "")]).strip())
 
     def do_GET(self):
         fault, _, later = self.fault.partition(" ")
         due = not later or "resolve" in self.path or self.path.endswith("gz")
-        if fault == "busy" and due:
-            return self._send(429, b"too many requests")
+        if fault in ("busy", "error") and due:
+            return self._send({"busy": 429, "error": 500}[fault], b"not now")
         if fault == "stall" and due:
             return time.sleep(20)
         if self.fault == "portal":
@@ -71,16 +75,22 @@ class Hub(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def _give(self, parts):
-        """A file by its path below the folder, or as it is resolved at a revision."""
+        """A file by its path below the folder, or as it is resolved at a revision; from where it is asked for."""
+        commit = COMMIT
         if "resolve" in parts:
             at = parts.index("resolve")
+            commit = parts[at + 1] if len(parts[at + 1]) == 40 else COMMIT
             parts = ["models"] * (parts[0] != "datasets") + parts[:at] + parts[at + 2:]
         file = self.folder.joinpath(*parts)
         if not file.is_file():
             return self._send(200 if not parts else 404, b"", {"X-Error-Code": "EntryNotFound"})
         data = file.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
-        self._send(200, data, {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "none"})
+        headers = {"ETag": f'"{digest}"', "X-Repo-Commit": commit}
+        begin = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        if begin:
+            headers["Content-Range"] = f"bytes {begin[1]}-{len(data) - 1}/{len(data)}"
+        self._send(206 if begin else 200, data[int(begin[1]):] if begin else data, headers)
 
     def _describe(self, kind="", owner="", name="", what="", revision="", *path):
         """The pages of the hub's interface that describe a repository, its folders and its files."""
@@ -94,7 +104,7 @@ class Hub(BaseHTTPRequestHandler):
                       "path": file.relative_to(repository).as_posix()}
                      for file in sorted(below.rglob("*") if deep else below.glob("*"))]
         else:
-            found = {"id": f"{owner}/{name}", "sha": COMMIT, "siblings": [
+            found = {"id": f"{owner}/{name}", "sha": revision or COMMIT, "siblings": [
                 {"rfilename": file.relative_to(repository).as_posix()} for file in repository.rglob("*.*")]}
         self._send(200, json.dumps(found).encode(), {"Content-Type": "application/json"})
 
@@ -111,7 +121,10 @@ class Hub(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
             return
-        self.wfile.write(data)
+        for at in range(0, len(data), self.speed // 10):
+            self.wfile.write(data[at: at + self.speed // 10])
+            if self.fault == "slow" and len(data) > 10_000:
+                time.sleep(0.1)
 
 
 @contextmanager
@@ -186,10 +199,14 @@ def surroundings(home, address, folder):
     startup = home / "ipython" / "profile_default" / "startup" / "mirror.py"
     startup.parent.mkdir(parents=True, exist_ok=True)
     startup.write_text(STARTUP.format(folder=str(Path(folder) / "mnist"), address=address))
+    known = home / "site"
+    known.mkdir(exist_ok=True)
+    (known / "sitecustomize.py").write_text(  # for the program that fetches before the kernels start
+        f"import sys\nif 'mptlml_book.data.fetch' in sys.orig_argv:\n    exec(open({str(startup)!r}).read())\n")
     return {name: os.environ[name] for name in kept if name in os.environ} | {
         "HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "MPLCONFIGDIR": str(home / "matplotlib"),
         "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1",
-        "MIRROR": str(startup)}
+        "MIRROR": str(startup), "PYTHONPATH": str(known)}
 
 
 def main(*chapters):

@@ -217,7 +217,7 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
             time.sleep(0.2)
         below = running.children(recursive=True)
         os.killpg(running.pid, getattr(signal, way))
-        assert running.wait(60) == 130
+        assert running.wait(300) == 130
     finally:  # whatever became of it, nothing is left to the next test
         left = [process for process in [running, *below] if is_at_work(process)]
         for process in left:
@@ -234,18 +234,79 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
     (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
     (["env", "PYTHON=./new"], ".venv is not of Python 3.13, but of 3.11: say make distclean first"),
     (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
+    (["env", "moved"], ".venv was made in another folder, /elsewhere: say make distclean first"),
+    (["env", "gone"], "the Python that .venv was made with is gone: say make distclean first"),
 ])
-def test_make_says_at_once_what_it_cannot_do(tmp_path, monkeypatch, words, message):
+def test_make_says_at_once_what_it_cannot_do(installable, monkeypatch, words, message):
     monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
-    (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
-    (tmp_path / ".venv" / ".ready").touch()
+    (installable / ".venv" / "bin").mkdir(parents=True)
+    ready = installable / ".venv" / ".ready"
+    ready.write_text("/elsewhere\n" if "moved" in words else f"{installable.resolve()}\n")
     for name, version in {"old": "3.9", "new": "3.13", ".venv/bin/python": "3.11"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
-        (tmp_path / name).chmod(0o755)
-    done = subprocess.run(["make", *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        (installable / name).write_text(f"#!/bin/sh\necho {version}\n")
+        (installable / name).chmod(0o755)
+    if "gone" in words:
+        (installable / ".venv" / "bin" / "python").unlink()
+    words = [word for word in words if word not in ("moved", "gone")]
+    done = subprocess.run(["make", *words], cwd=installable, capture_output=True, text=True, check=False)
     assert done.returncode and message in done.stdout + done.stderr
+
+
+@pytest.fixture
+def installable(tmp_path):
+    """What `make env` reads, in a folder of its own."""
+    for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("notebooks", "mptlml", "mptlml_book"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+*book_lock.py*) exec {real} "$@";;
+*version_info*) echo 3.11;;
+*"-m venv"*) mkdir -p .venv/bin; cp "$0" .venv/bin/python;;
+*"uv pip install"*) echo begun >> calls; sleep 2; echo done >> calls;;
+esac
+"""
+
+
+def test_two_installations_at_once_are_one_and_a_changed_constraint_is_installed(installable):
+    python = installable / "python"
+    python.write_text(FAKE_PYTHON.format(real=sys.executable))
+    python.chmod(0o755)
+
+    def install():
+        return subprocess.run(["make", "env", f"PYTHON={python}"], cwd=installable, capture_output=True, text=True)
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [*pool.map(lambda _: install(), range(2))]
+    assert [one.returncode for one in done] == [0, 0], done
+    assert sum("waiting for another run in this folder to end" in one.stdout for one in done) == 1
+    calls = installable / "calls"
+    assert calls.read_text().split() == ["begun", "done"]
+    assert (installable / ".venv/etc/jupyter/jupyter_server_config.py").resolve().is_file()
+    assert install().returncode == 0 and calls.read_text().count("done") == 1
+    os.utime(installable / "constraints.txt")
+    later = time.time() + 2  # a file system may count in seconds
+    os.utime(installable / "constraints.txt", (later, later))
+    assert install().returncode == 0 and calls.read_text().count("done") == 2
+
+
+def test_an_address_is_never_a_command(installable, monkeypatch):
+    """Neither to make nor to the shell; and another address is another site."""
+    (installable / "_build").mkdir()
+    for name in ("_config.yml", "_toc.yml", "_build/records.json"):
+        (installable / name).touch()
+    stamps = set()
+    for branch in ("main", "$(shell touch one)", "'; touch two; '", "`touch three`"):
+        words = ["make", "--dry-run", "pages"]
+        env = os.environ | {"MPTLML_REPOSITORY": "https://github.com/some-one/some.book", "MPTLML_BRANCH": branch}
+        said = subprocess.run(words, cwd=installable, env=env, capture_output=True, text=True, check=False)
+        stamps |= set(re.findall(r"touch (_build/\.site-\d+)$", said.stdout, re.MULTILINE))
+    assert len(stamps) == 4 and not [name for name in ("one", "two", "three") if (installable / name).exists()]
 
 
 # What the chapters said -------------------------------------------------------------------------------------

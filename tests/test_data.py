@@ -1,5 +1,7 @@
 """Images without a connection, from a folder, from a broken one, and by download; never from the network."""
 
+import gzip
+import hashlib
 import struct
 import time
 import urllib.error
@@ -39,9 +41,9 @@ def network(monkeypatch, tmp_path):
     monkeypatch.delenv("MPTLML_DATA", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setattr(urllib.request, "urlopen", network)
-    probe.is_reachable.cache_clear()
+    probe.refusal.cache_clear()
     yield network
-    probe.is_reachable.cache_clear()
+    probe.refusal.cache_clear()
 
 
 def test_without_a_connection_the_digits_serve_with_a_note(network):
@@ -104,17 +106,21 @@ def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp
 
 def test_one_download_at_a_time_and_the_others_wait_for_it(monkeypatch, tmp_path):
     """Nor does what a killed one has left stop the next."""
-    def download(dataset):
-        downloads.append(dataset)
+    def download(address, target):
+        downloads.append(target.name)
         time.sleep(0.1)
-        write_idx(dataset.root)
+        target.write_bytes(files[target.name])
 
     downloads = []
-    monkeypatch.setattr(torchvision.datasets.MNIST, "download", download)
-    monkeypatch.setattr(data, "is_reachable", lambda address: True)
+    whole = write_idx(tmp_path / "mirror")
+    files = {f"{path.name}.gz": gzip.compress(path.read_bytes()) for path in whole.iterdir()}
+    sums = [(name, hashlib.md5(content).hexdigest()) for name, content in files.items()]
+    monkeypatch.setattr(torchvision.datasets.MNIST, "resources", sums)
+    monkeypatch.setattr(data, "download", download)
+    monkeypatch.setattr(data, "refusal", lambda address, begins: "")
     raw = write_idx(tmp_path / "home" / ".cache" / "mptlml")
     (raw / "t10k-labels-idx1-ubyte").unlink()
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: data.load_images("mnist", 4), range(3)))
-    assert len(downloads) == 1 and {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
+    assert sorted(downloads) == sorted(files) and {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
     assert all(images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found)

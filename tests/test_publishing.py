@@ -119,6 +119,59 @@ def test_a_published_notebook_has_no_role_and_no_directive_and_its_drawings_are_
         assert "<svg" not in str(notebook.cells), path.name
 
 
+def test_the_site_is_the_only_commit_of_its_branch(tmp_path):
+    """Whatever the user's git ignores, and twice."""
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    bare, book = tmp_path / "bare", tmp_path / "book"
+    (book / "_build" / "html" / "_static").mkdir(parents=True)
+    shutil.copy(ROOT / "Makefile", book)
+    (book / ".gitignore").write_text("_build\n")
+    (book / "_build" / "html" / ".gitignore").write_text("*.js\n")
+    (book / "_build" / "html" / "_static" / "a.js").write_text("1")
+    subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=One"],
+                  ["remote", "add", "origin", str(bare)]):
+        subprocess.run([*git, *words], cwd=book, check=True)
+    who = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    for page in ("first", "second"):
+        (book / "_build" / "html" / "index.html").write_text(page)
+        subprocess.run(["make", "push"], cwd=book, env=os.environ | who, check=True)
+
+    def said(*words, where=bare):
+        return subprocess.check_output(["git", *words], cwd=where, text=True).strip()
+
+    assert said("log", "--format=%s", "gh-pages") == f"The site of {said('rev-parse', '--short', 'HEAD', where=book)}"
+    assert set(said("ls-tree", "-r", "--name-only", "gh-pages").split()) == {
+        ".gitignore", ".nojekyll", "_static/a.js", "index.html"}
+    assert said("show", "gh-pages:index.html") == "second" and said("status", "--porcelain", where=book) == ""
+
+
+def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
+    """In every workflow; the job that holds the token has git, make and the platform's own client."""
+    writers = []
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}, path.name
+        for name, job in workflow["jobs"].items():
+            steps = job["steps"]
+            if "write" in job.get("permissions", {}).values():
+                writers.append((path.stem, name))
+                assert [step["run"].split()[:2] for step in steps if "run" in step] == [["gh", "run"], ["make", "push"]]
+                assert [step["uses"].split("@")[0] for step in steps if "uses" in step] == ["actions/checkout"]
+            else:
+                [checkout] = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+                assert checkout["with"]["persist-credentials"] is False, (path.name, name)
+    assert writers == [("publish", "push")]
+
+
+def test_binder_gets_what_a_reader_needs():
+    lines = (ROOT / ".binder" / "requirements.txt").read_text().splitlines()
+    wanted = {re.split("[=[]", line)[0] for line in lines if re.match("[a-z]", line)}
+    assert {"torch", "jupytext", "ipykernel", "nbgitpuller"} <= wanted and "-c ../constraints.txt" in lines
+    assert not wanted & {"mypy", "ruff", "zizmor", "typos", "playwright", "twine", "jupyter-book", "pytest", "uv"}
+    assert not any(line.startswith("-r") for line in lines)
+
+
 def test_the_archive_holds_the_site_and_the_licences(tmp_path):
     names = ("index.html", "_sources/notebooks/01_one.ipynb", "data/fig1.csv", "claims.json")
     licences = ("LICENSE", "LICENSE-text", "CITATION.cff")

@@ -35,8 +35,11 @@ def unpacked(tmp_path_factory):
         shutil.copy(ROOT / name, copy)
     for name in ("mptlml", "mptlml_book"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    before = {path.relative_to(copy) for path in copy.rglob("*")}
     python = [sys.executable, "-m"]
     subprocess.run([*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True)
+    left = {path.relative_to(copy) for path in copy.rglob("*")} - before
+    assert {path.parts[0] for path in left} == {"dist"}  # as after `pip install .`
     subprocess.run([*python, "twine", "check", "--strict", *(copy / "dist").iterdir()], check=True)
     with zipfile.ZipFile(*copy.glob("dist/*.whl")) as wheel:
         wheel.extractall(folder)

@@ -14,6 +14,7 @@ import atexit
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,14 +23,18 @@ from pathlib import Path
 
 import nbformat
 import psutil
-from book_digest import ROOT, chapters, digest, read_chapter
-from book_outputs import executed_chapter, gather, keep, locked, place, records_of
+from book_digest import ROOT, chapters, code_of, digest, read_chapter
+from book_lock import locked
+from book_outputs import executed_chapter, gather, keep, place, records_of
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from mptlml_book.data.fetch import missing
 
-def run_one(path: Path, root: Path) -> nbformat.NotebookNode:
+
+def run_one(path: Path, root: Path, which: str) -> nbformat.NotebookNode:
     """The chapter with its outputs. Raises what stopped it; an error is kept in _build/failed too."""
+    print(f"{which}: {path.stem}", flush=True)
     env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two share the cores
     for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         if os.path.isdir(env.get(name, "")):  # for the kernel starts in another folder
@@ -53,7 +58,8 @@ def run_one(path: Path, root: Path) -> nbformat.NotebookNode:
 def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
     """Run the chapters; yield each that passes, with its outputs. Stopped, it ends all that they started."""
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(run_one, path, root): path for path in paths}
+        running = {pool.submit(run_one, path, root, f"{k} of {len(paths)}"): path
+                   for k, path in enumerate(paths, 1)}
         try:
             for done in as_completed(running):
                 if error := done.exception():
@@ -69,8 +75,23 @@ def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path,
             raise
 
 
+WANTED = {"mnist": '"mnist"', "fashion-mnist": '"fashion-mnist"', "glue": "load_glue(", "bert": "load_bert_tokenizer("}
+
+
+def fetch(wanted: list[Path], root: Path) -> None:
+    """Ask once, before any chapter runs, for the data that they read and that are not at hand; kernels are told."""
+    code = "\n".join(code_of(path.read_text(encoding="utf-8")) for path in wanted)
+    if names := missing(name for name, sign in WANTED.items() if sign in code.replace("'", '"')):
+        command = [sys.executable, "-m", "mptlml_book.data.fetch", *names]
+        os.environ["MPTLML_ASKED"] = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
-    """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others."""
+    """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others.
+
+    What stands in for data is out of date once these are at hand.
+    """
+    fetch(wanted, root)
     stale = {path: digest(path, root) for path in wanted if executed_chapter(path, root) is None}
     if not stale:
         print("nothing to execute: the chapters asked for were run for these very sources", flush=True)

@@ -3,19 +3,14 @@
     _build/executed/STEM/DIGEST.ipynb     a chapter that ran to its end, under the digest of what it ran from
     _build/records.json                   what all chapters said of themselves, and the words of their claims
 
-    python book/_ext/book_outputs.py COMMAND ...      (runs a command while no other that was given so runs here)
+    python book/_ext/book_outputs.py      says which chapters show what stands in for data
 """
 
-import fcntl
 import json
 import os
-import signal
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 import nbformat
 import yaml
@@ -26,19 +21,6 @@ from mptlml_book.report.claims import claims, how, statement, value_text, verdic
 from mptlml_book.report.records import MIME, NAMED
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[TextIO]:
-    """Hold a lock file, yielded open; whoever asks for it meanwhile waits, and says so."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("waiting for another run in this folder to end", flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield file
 
 
 def place(path: Path, state: str, root: Path = ROOT) -> Path:
@@ -129,8 +111,20 @@ def gather(root: Path = ROOT) -> None:
             new.write_text(said, encoding="utf-8")
 
 
+def stand_ins(root: Path = ROOT) -> int:
+    """Say which chapters show what stands in for data, and how to ask again; 1 where that is not allowed, else 0."""
+    said = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))["chapters"]
+    notes = {stem: [data["note"] for data in chapter["data"] if data["note"]] for stem, chapter in said.items()}
+    found = [stem for stem in notes if notes[stem]]
+    if found:
+        print("\n".join(f"{stem}: {notes[stem][0]}" for stem in found))
+        print(f"{len(found)} chapters show what stands in for data: {', '.join(found)}; "
+              "make book asks again once there is a connection")
+    refused = bool(found and os.environ.get("MPTLML_REQUIRE_DATA"))
+    if refused:
+        print("MPTLML_REQUIRE_DATA is set, and that is not allowed", file=sys.stderr)
+    return int(refused)
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who waits is stopped without a traceback
-    with locked(ROOT / "_build" / ".site.lock") as file:
-        os.set_inheritable(file.fileno(), True)  # until all that it starts has ended
-        os.execvp(sys.argv[1], sys.argv[1:])
+    sys.exit(stand_ins())

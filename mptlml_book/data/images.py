@@ -5,11 +5,12 @@ nowhere else. Otherwise they come from the reader's cache, or from the network a
 any of these the digits stand in, and `note` says so.
 """
 
-import http.client
+import gzip
+import hashlib
 import os
 import shutil
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from mptlml.checks import check_choice, check_count
 from mptlml.extras import needs
 
 from . import digest_of
-from .probe import is_reachable, quiet_network
+from .probe import asked_before, download, in_words, refusal
 
 DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}  # torchvision's names, also of the folders
+GZIP = b"\x1f\x8b"  # what a file of theirs begins with
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
@@ -64,8 +66,8 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     if not _is_there(raw := root / DATASETS[name] / "raw"):
         if named:
             raise ValueError(f"MPTLML_DATA={named!r} holds no {DATASETS[name]}: expected four idx files in {raw}")
-        if not (is_reachable(_torchvision(name).mirrors[0]) and _download(name, raw)):
-            note = (f"{TITLES[name]} was not at hand here (no download, and MPTLML_DATA is not set): "
+        if why := fetch_images(name):
+            note = (f"{TITLES[name]} was not at hand here ({why}, and MPTLML_DATA is not set): "
                     "scikit-learn's 8 × 8 digits stand in for it on this page.")
             digits = replace(_digits(), note=note)
             return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
@@ -116,22 +118,42 @@ def _is_there(raw: Path) -> bool:
     return len(list(raw.glob("*-ubyte"))) == 4
 
 
-def _download(name: str, raw: Path) -> bool:
-    """Put the files of a data set into `raw`, one process at a time; False where that fails."""
+def fetch_images(name: str) -> str:
+    """Put the files of a data set into the reader's cache, one process at a time; why that failed, "" where not."""
+    raw = Path.home() / ".cache" / "mptlml" / DATASETS[name] / "raw"
+    kind = _torchvision(name)
+    if why := asked_before("mirror") or refusal(kind.mirrors[0] + kind.resources[0][0], GZIP):
+        return why
     try:
         raw.mkdir(parents=True, exist_ok=True)
-        with FileLock(raw.parent / "lock"), ExitStack() as leaving:
-            part = raw.parent / "part"
-            shutil.rmtree(part, ignore_errors=True)  # of a download that was killed
-            leaving.callback(shutil.rmtree, part, ignore_errors=True)
+        with FileLock(raw.parent / "lock"):
             if not _is_there(raw):  # else another process had the lock before, and fetched them
-                with quiet_network():
-                    _torchvision(name)(str(part), download=True)
-                for path in part.rglob("*-ubyte"):
-                    path.replace(raw / path.name)
-    except (OSError, RuntimeError, ValueError, http.client.HTTPException):
-        return False  # the mirror answered but did not deliver, or the folder cannot be written
-    return True
+                _fetch(kind, raw.parent / "part", raw)
+    except (OSError, ValueError, HTTPException) as error:
+        return in_words(error)  # the mirror answered but did not deliver, or the folder cannot be written
+    return ""
+
+
+def _fetch(kind: Any, part: Path, raw: Path) -> None:
+    """Files of torchvision's class, by its sums, into `raw` by way of `part`, where an interrupted download lies."""
+    part.mkdir(exist_ok=True)
+    for file, md5 in kind.resources:
+        target = part / file
+        for mirror in kind.mirrors:
+            try:
+                download(mirror + file, target)
+            except (OSError, HTTPException):
+                if mirror == kind.mirrors[-1]:
+                    raise
+            else:
+                break
+        if hashlib.md5(target.read_bytes(), usedforsecurity=False).hexdigest() != md5:
+            target.unlink()
+            raise ValueError(f"{file} is not the file that it should be")
+        new = part / Path(file).stem
+        new.write_bytes(gzip.decompress(target.read_bytes()))
+        new.replace(raw / new.name)
+    shutil.rmtree(part)
 
 
 def _cut(images: Images, num_rows: int | None) -> Images:

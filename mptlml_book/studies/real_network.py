@@ -99,7 +99,7 @@ def load_network() -> Network:
     """The network that MPTLML_MASKED_LM names, or else AntiBERTy, or a small one with a note."""
     name = os.environ.get("MPTLML_MASKED_LM")
     if name:
-        lm = from_hub(lambda local: MaskedLM.from_pretrained(name, local_files_only=local), name)
+        lm = from_hub(lambda **where: MaskedLM.from_pretrained(name, **where), name)
         if lm is not None:
             return Network(lm, name)
     folder = _folder("antiberty")
