@@ -43,7 +43,7 @@ def test_a_chapter_passes_under_nbmake():
 
 EVERY = {path.stem[:2] for path in book_digest.chapters()}
 EDITS = {  # file: (what is put in place of what, the chapters that run)
-    "mptlml/models/hmm.py": (None, {"01", "11", "12", "13", "14"}),
+    "mptlml/models/hmm.py": (None, {"01", "11", "12", "14"}),
     "mptlml/models/deep_vae.py": (None, {"09"}),
     "mptlml/models/__init__.py": (None, set()),
     "mptlml_book/studies/linear_vae.py": (None, {"08"}),
@@ -167,10 +167,11 @@ def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monke
     sources = ["_config.yml", "_toc.yml", "book/claims.yml", "notebooks/01_one.md", "mptlml/score.py",
                "mptlml_book/x.py", "_build/records.json"]
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for name in [*sources, "_build/.site--"]:
+    for name in sources:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-
+    said = subprocess.check_output(["make", "--dry-run", "pages"], cwd=tmp_path, text=True)
+    (tmp_path / re.search(r"touch (_build/\.site-\d+)$", said, re.MULTILINE)[1]).touch()
     ask = partial(subprocess.run, ["make", "--question", "pages"], cwd=tmp_path, check=False)
     assert ask().returncode == 0
     for name in sources:
