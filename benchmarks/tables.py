@@ -5,10 +5,12 @@ from . import (
     deep_vae,
     known_language,
     linear_vae,
+    many_starts,
     masked_diffusion,
     masked_mixture,
     real_network,
 )
 
-PARTS = known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture
+PARTS = (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture,
+         many_starts)
 TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}

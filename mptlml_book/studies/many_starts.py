@@ -1,0 +1,133 @@
+"""PPCA trained from sixty starts at once: the medians and tails of Chapter 5 (benchmarks/many_starts.py).
+
+The settings are those of Fig. 2. Weights [S, D, K] of S starts are trained side by side, each
+on masks of its own: Adam treats every number by itself, so each start ends as it would alone.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from mptlml import all_masks, fit, random_masks
+from mptlml.draws import randint
+from mptlml.models import PPCA, SecondMoment
+from mptlml.numerics import LOG_2PI
+
+from .scripts_data import scripts_rows
+
+SEEDS = (4, 44, 444, 4444, 44444, *range(100, 155))  # of the starts: the scripts' five, then 55 others
+OWN, SCRIPTED = "model's own noise", "scripts' noise"  # the sets of rows
+EMPTIED = (200, 400, 600)  # the epochs at which a run's optimiser forgets
+
+
+class Way(NamedTuple):
+    """sizes: of an epoch's masks, "uniform" for one of random size, "all" for every mask of two tokens, none for the
+    exact gradient; memory: Adam's beta2; emptied: the epochs at which its memory is."""
+
+    sizes: str | tuple[int, ...]
+    memory: float = 0.999
+    emptied: tuple[int, ...] = ()
+
+
+WAYS = {
+    "exact gradient": Way(()),
+    "every size, ten masks": Way(tuple(range(1, 11))),
+    "any size, one mask": Way("uniform"),
+    "20%, one mask": Way((2,)),
+    "20%, ten masks": Way((2,) * 10),
+    "20%, ten masks, β₂ = 0.9": Way((2,) * 10, 0.9),
+    "20%, all masks": Way("all"),
+    "20%, all masks, β₂ = 0.9": Way("all", 0.9),
+    "20%, all masks, memory emptied": Way("all", emptied=EMPTIED),
+}
+
+
+class Rows(NamedTuple):
+    """The second moment of a set of rows, and of infinitely many; the noise variance and the number of latents."""
+
+    moment: SecondMoment
+    population: SecondMoment
+    noise: float
+    num_latents: int
+
+
+def rows_of(name: str) -> Rows:
+    """A set of rows by its name, as Chapter 5 draws them."""
+    x, weight, noise = scripts_rows(2000, 10, 2, seed=1991)
+    truth = PPCA(weight, noise)
+    added = torch.tensor(noise**2)  # the scripts' noise adds its variance to every covariance
+    if name == OWN:
+        x = truth.sample(len(x), generator=torch.Generator().manual_seed(1991))
+        added = noise * torch.eye(len(weight))
+    return Rows(SecondMoment.of(x), SecondMoment(truth.mean, weight @ weight.T + added), noise, weight.shape[1])
+
+
+def starting_weight(seed: int, num_tokens: int, num_latents: int) -> Tensor:
+    """The scripts' initial weight [D, K]."""
+    return torch.randn(num_tokens, num_latents, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Tensor:
+    """`mean_score` [S, P] of rows with the second moment about zero [D, D], for weights [S, D, K], masks [S, P, D]."""
+    outer = (weight[..., None] * weight[:, :, None]).flatten(2)  # [S, D, K K]
+    gram = (observed.double() @ outer).unflatten(-1, 2 * weight.shape[-1:])  # of the visible tokens
+    inverse = torch.linalg.inv(gram + noise * torch.eye(weight.shape[-1]).double())
+    rule = weight[:, None] @ inverse  # z is predicted by the visible w_i x_i times this, [S, P, D, K]
+    visible = observed[..., None] * weight[:, None]
+    crossed = second @ visible
+    squared = second.diagonal() - 2 * (rule * crossed).sum(-1) + ((rule @ (visible.mT @ crossed)) * rule).sum(-1)
+    variance = noise * (1 + (rule * weight[:, None]).sum(-1))
+    log_prob = -0.5 * (LOG_2PI + variance.log() + squared / variance)
+    return torch.where(observed, 0.0, log_prob).sum(-1) / (~observed).sum(-1)
+
+
+def log_likelihood(weight: Tensor, noise: float, second: Tensor) -> Tensor:
+    """The exact LML, nats per row [S]."""
+    covariance = weight @ weight.mT + noise * torch.eye(len(second)).double()
+    fit_term = torch.linalg.solve(covariance, second.expand_as(covariance)).diagonal(dim1=-2, dim2=-1).sum(-1)
+    return -0.5 * (len(second) * LOG_2PI + covariance.logdet() + fit_term)
+
+
+def train(name: str, way: Way, seeds: tuple[int, ...] = SEEDS, num_epochs: int = 1000) -> Tensor:
+    """The weights [S, D, K] at the end of training on a set of rows from the starts of these seeds."""
+    rows = rows_of(name)
+    second, num_tokens = rows.moment.covariance + torch.outer(rows.moment.mean, rows.moment.mean), len(rows.moment.mean)
+    weight = torch.stack([starting_weight(seed, num_tokens, rows.num_latents) for seed in seeds]).requires_grad_()
+    generator = torch.Generator().manual_seed(0)
+
+    def objective() -> Tensor:
+        """The sum over the starts: each has its own gradient."""
+        if not way.sizes:
+            return log_likelihood(weight, rows.noise, second).sum()
+        observed = drawn(way, len(seeds), num_tokens, generator)
+        return num_tokens * scores(weight, rows.noise, second, observed).mean(-1).sum()
+
+    adam = partial(torch.optim.Adam, betas=(0.9, way.memory))
+    for steps in np.diff([0, *way.emptied, num_epochs]).tolist():
+        fit(objective, [weight], num_steps=steps, optimiser=adam)
+    return weight.detach()
+
+
+def drawn(way: Way, num_starts: int, num_tokens: int, generator: Generator) -> Tensor:
+    """The masks of an epoch [S, P, D]."""
+    if way.sizes == "all":
+        return all_masks(num_tokens, 2).expand(num_starts, -1, -1)
+    if way.sizes == "uniform":
+        sizes = 1 + randint(num_tokens, [num_starts, 1], None, generator)
+    else:
+        sizes = torch.tensor(way.sizes).expand(num_starts, -1)
+    return random_masks(num_tokens, sizes, generator=generator)
+
+
+def lost(name: str, weight: Tensor) -> tuple[list[float], list[float]]:
+    """How far the LML is below its maximum over all weights, and that of infinitely many rows below its: nats [S]."""
+    rows = rows_of(name)
+    mean = torch.zeros_like(rows.moment.mean)
+    found = []
+    for moment in rows.moment, rows.population:
+        best = PPCA.fit(moment, rows.num_latents, rows.noise, mean).mean_log_prob(moment)
+        found.append([float(best - PPCA(w, rows.noise).mean_log_prob(moment)) for w in weight])
+    return found[0], found[1]
