@@ -11,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 
 import book_digest
@@ -24,7 +25,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from mptlml_book.report.claims import KINDS, RUNS, VERDICTS, claims
+from mptlml_book.report.claims import KINDS, RUNS, VERDICTS, claims, file_digest
 from mptlml_book.report.records import MIME
 
 SITE = ROOT / "_build" / "html"
@@ -42,19 +43,21 @@ def test_a_chapter_passes_under_nbmake():
 # A digest knows what its chapter depends on, and nothing else -----------------------------------------------
 
 EVERY = {path.stem[:2] for path in book_digest.chapters()}
-EDITS = {  # file: (what is put in place of what, the chapters that run)
-    "mptlml/models/hmm.py": (None, {"01", "11", "12", "14"}),
-    "mptlml/models/deep_vae.py": (None, {"09"}),
-    "mptlml/models/__init__.py": (None, set()),
-    "mptlml_book/studies/linear_vae.py": (None, {"08"}),
-    "mptlml/score.py": (None, EVERY),
-    "requirements.txt": (None, EVERY),
-    "book/data/linear_vae.csv": (None, {"08"}),
+ADDED, WORDS = "\nEDITED = 1\n", "\n# edited\n"
+EDITS = {  # file: (what is added, or put in place of what; the chapters that run)
+    "mptlml/models/hmm.py": (ADDED, {"01", "11", "12", "14"}),
+    "mptlml/models/deep_vae.py": (ADDED, {"09"}),
+    "mptlml/models/__init__.py": (ADDED, set()),
+    "mptlml_book/studies/linear_vae.py": (ADDED, {"08"}),
+    "mptlml/score.py": (ADDED, EVERY),
+    "mptlml/score.py (a comment)": (WORDS, set()),
+    "mptlml/score.py (a docstring)": (('"""The MPT curve of', '"""So: the MPT curve of'), set()),
+    "requirements.txt": (WORDS, EVERY),
     "book/claims.yml (a band)": (("band: [-0.104", "band: [-0.105"), {"01"}),
     "book/claims.yml (the words)": (("\n  statement: ", "\n  statement: So "), set()),
     "book/data_sets.yml": (("the first 3,000", "the first 3000"), {"03"}),
     "notebooks/05_training.md (code)": (("\nreport.start(", "\n1 + 1\nreport.start("), {"05"}),
-    "book/_ext/book_records.html": (None, set()),
+    "book/_ext/book_records.html": (WORDS, set()),
 }
 
 
@@ -71,7 +74,7 @@ def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path):
     for name, (change, _) in EDITS.items():
         path = tmp_path / name.split(" (")[0]
         text = path.read_text()
-        path.write_text(text.replace(*change, 1) if change else text + "\n# edited\n")
+        path.write_text(text + change if isinstance(change, str) else text.replace(*change, 1))
         assert path.read_text() != text, name
         found[name] = {stem for stem, digest in digests(tmp_path).items() if digest != before[stem]}
         path.write_text(text)
@@ -113,6 +116,40 @@ def test_the_digest_sees_the_data_at_hand_wherever_they_lie(little_book, monkeyp
     (little_book / "home").rename(little_book / "elsewhere")
     monkeypatch.setenv(variable, str(little_book / "elsewhere" / folder))
     assert book_digest.digest(reads, little_book) == found != without
+    place = little_book / "elsewhere" / folder / file
+    os.utime(place, (1e9, 1e9))
+    assert book_digest.digest(reads, little_book) == found
+    place.write_text("1235")
+    assert book_digest.digest(reads, little_book) != found
+
+
+@pytest.mark.parametrize("size", [5_000, 60_000, 900_000])
+def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size):
+    path, content = tmp_path / "data", bytearray(size)
+    path.write_bytes(content)
+    before = book_digest.sampled(path)
+    for place in (0, size - 1, size // 2 if size < 2**16 else 1000):
+        content[place] = 1
+        path.write_bytes(content)
+        assert book_digest.sampled(path) != before
+        content[place] = 0
+
+
+STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_chapter_runs_again_when_a_stored_file_that_it_reads_has_changed(built_site, name, monkeypatch):
+    """Its outputs name what its code reads, also where the code puts the name together, as in f"runs_{name}.csv"."""
+    plain, fits = set(), set()
+    for path in book_digest.chapters():
+        asked = re.findall(r'report\.stored\(f?"([^"]+)"', path.read_text(encoding="utf-8"))
+        plain |= {path} if name in asked else set()
+        fits |= {path} if any(fnmatchcase(name, re.sub(r"\{\w+\}", "*", one)) for one in asked) else set()
+    monkeypatch.setattr(book_outputs, "file_digest", lambda path: "0" if path.name == name else file_digest(path))
+    reads = {path for path in book_digest.chapters() if book_outputs.executed_chapter(path) is None}
+    assert plain <= reads <= fits
+    assert bool(reads) == (name != "tools.csv")  # which a page reads
 
 
 # The executor -----------------------------------------------------------------------------------------------
@@ -140,6 +177,26 @@ def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, 
     assert book_execute.execute(["01_good"], jobs=2, root=little_book) == 0
     assert "nothing to execute" in capfd.readouterr().out
     assert book_execute.execute(["04_other"], jobs=1, root=little_book) == 2
+
+
+def test_outputs_are_those_of_the_stored_results_that_were_read(little_book, monkeypatch, capfd):
+    """Also where the name of a file is put together; going back to what it held, they are found again."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (little_book / "book" / "data").mkdir()
+    runs, other = (little_book / "book" / "data" / f"runs_{name}.csv" for name in "ab")
+    for file in (runs, other):
+        file.write_text("1\n")
+    path = write_chapter(little_book, "from mptlml_book import report",
+                         'print([report.stored(f"runs_{name}.csv").read_text() for name in "a"])')
+    assert book_execute.execute([], 1, little_book) == 0
+    other.write_text("2\n")
+    assert book_execute.executed_chapter(path, little_book)
+    runs.write_text("2\n")
+    assert book_execute.executed_chapter(path, little_book) is None
+    runs.write_text("1\n")
+    assert book_execute.executed_chapter(path, little_book)
+    runs.unlink()
+    assert book_execute.executed_chapter(path, little_book) is None
 
 
 def ran(*records):

@@ -192,10 +192,14 @@ def test_glue_keeps_plain_values(shown):
     assert told == dict(a="3", b="'two'", c="2.0", d="0.1")
 
 
-def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypatch):
+def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypatch, shown):
     monkeypatch.setattr(claims, "__file__", str(tmp_path / "elsewhere" / "mptlml_book" / "report" / "claims.py"))
     monkeypatch.chdir("book")
-    assert report.stored("runs.csv") == tmp_path / "book" / "data" / "runs.csv" and "a" in claims.claims()
+    path = tmp_path / "book" / "data" / "runs.csv"
+    path.parent.mkdir()
+    path.write_text("1")
+    assert report.stored("runs.csv") == path and "a" in claims.claims()
+    assert emitted(shown) == [dict(kind="stored", file="runs.csv", digest="6b86b273ff34fce1")]
     (tmp_path / CLAIMS).unlink()
     claims.claims.cache_clear()
     for call in (lambda: report.stored("runs.csv"), lambda: report.claim("a", 1.5)):

@@ -1,9 +1,10 @@
 """Name what the outputs of a chapter depend on, in one digest per chapter: it runs again when that changes.
 
-It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not; the
-pinned requirements and Python's version; the bands of its own claims and for which data they were set; the
-stored results that it names; and, where it imports what reads data or weights, those that are there. Text,
-captions, the wording of claims and all that makes pages of outputs run nothing.
+It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not, without
+their comments and docstrings; the pinned requirements and Python's version; the bands of its own claims and for
+which data they were set; and, where it imports what reads data or weights, those that are there. Text, captions,
+the wording of claims and all that makes pages of outputs run nothing. The stored results that a chapter read are
+named by its outputs (book_outputs.py).
 """
 
 import ast
@@ -89,11 +90,30 @@ class Package:
         return sorted(found)
 
 
+@cache
+def without_words(text: str) -> str:
+    """What a module's code does, without comments, docstrings and the layout of its lines."""
+    module = ast.parse(text)
+    for node in ast.walk(module):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return ast.dump(module)
+
+
+def sampled(path: Path) -> str:
+    """A file's size and a digest of sixteen parts of 4 kB, evenly spread: of all of it, up to 64 kB."""
+    size, found = path.stat().st_size, hashlib.sha256()
+    with path.open("rb") as file:
+        for part in range(16):
+            file.seek(max(0, size - 4096) * part // 15)
+            found.update(file.read(4096))
+    return f"{size} {found.hexdigest()}"
+
+
 def listing(folder: str | Path, *patterns: str) -> list[str]:
-    """Names, sizes and times below a folder (not where it lies), so that other data never share a digest."""
+    """Names and samples of the files below a folder, wherever it lies and whenever they were written."""
     files = sorted({path for pattern in patterns for path in Path(folder).glob(pattern) if path.is_file()})
-    about = [(path.relative_to(folder).as_posix(), path.stat()) for path in files]
-    return [f"{name} {found.st_size} {found.st_mtime:.0f}" for name, found in about]
+    return [f"{path.relative_to(folder).as_posix()} {sampled(path)}" for path in files]
 
 
 def data_at_hand(modules: list[str]) -> list[str]:
@@ -121,10 +141,8 @@ def digest(path: Path, root: Path = ROOT) -> str:
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
     sources = [code, str(sys.version_info[:2])]
     sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
-    sources += [f"{name}\0{package.code[name]}" for name in modules]
+    sources += [f"{name}\0{without_words(package.code[name])}" for name in modules]
     sources += [str(from_yaml((root / "book" / "data_sets.yml").read_text(encoding="utf-8")).get(path.stem))]
-    files = [file for file in sorted((root / "book" / "data").glob("*.csv")) if file.name in code]
-    sources += [f"{file.name}\0{file.read_text(encoding='utf-8')}"
-                for file in (root / "requirements.txt", root / "constraints.txt", *files)]
+    sources += [(root / name).read_text(encoding="utf-8") for name in ("requirements.txt", "constraints.txt")]
     return "-".join(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
                     for parts in (sources, data_at_hand(modules)))

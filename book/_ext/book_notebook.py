@@ -122,7 +122,7 @@ def image(svg: str, alt: str) -> str:
 def shown(output: nbformat.NotebookNode, alt: str) -> nbformat.NotebookNode | None:
     """An output as any reader shows it, drawings with their `alt`; None for what only the pages use."""
     data = output.get("data", {})
-    if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") == "columns":
+    if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") in ("columns", "stored"):
         return None
     data.pop(MIME, None)
     once = NARROW.sub("", data.get("text/html", ""))

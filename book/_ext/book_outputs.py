@@ -17,7 +17,7 @@ import yaml
 from book_digest import ROOT, chapters, code_cells, digest, read_chapter
 
 from mptlml.files import replacing
-from mptlml_book.report.claims import claims, how, statement, value_text, verdict
+from mptlml_book.report.claims import claims, file_digest, how, statement, value_text, verdict
 from mptlml_book.report.records import MIME, NAMED
 
 KEPT = 4  # outputs kept of each chapter, newest first: going back to old sources is common
@@ -38,11 +38,18 @@ def keep(notebook: nbformat.NotebookNode, target: Path) -> None:
 
 
 def executed_chapter(path: Path, root: Path = ROOT, text: str | None = None) -> nbformat.NotebookNode | None:
-    """The chapter as it is today, with the outputs of its code; None where it has not run for its sources."""
+    """The chapter as it is today, with the outputs of its code; None where it has not run for its sources.
+
+    Which stored results it reads, only its outputs know: they name each file, with the digest of what it held.
+    """
     kept, notebook = place(path, digest(path, root), root), read_chapter(path, text)
     if not kept.is_file():
         return None
     executed = nbformat.read(kept, as_version=4)
+    read = {(root / "book" / "data" / record["file"], record["digest"]) for record in records_of(executed)
+            if record["kind"] == "stored"}
+    if not all(file.is_file() and file_digest(file) == digits for file, digits in read):
+        return None
     for ours, theirs in zip(code_cells(notebook), code_cells(executed), strict=True):
         ours.outputs, ours.execution_count = theirs.outputs, theirs.execution_count
     notebook.metadata["language_info"] = executed.metadata.get("language_info", {})
@@ -70,6 +77,7 @@ def account(notebook: nbformat.NotebookNode | None) -> dict | None:
     return records["cost"][0] | {
         "title": next(line[2:].strip() for line in lines if line.startswith("# ")), "claims": records["claim"],
         "data": [{key: record[key] for key in ("source", "size", "digest", "note")} for record in records["data"]],
+        "stored": sorted({record["file"] for record in records["stored"]}),
         "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
         "glued": {output.metadata.scrapbook.name: output.data[NAMED + "text/plain"] for cell in code_cells(notebook)
                   for output in cell.outputs if NAMED + "text/plain" in output.get("data", {})},
