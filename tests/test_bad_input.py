@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from fakes import one_nat_each
+from fakes import one_nat_each, random_network
 
 from mptlml import Estimate, fit, objectives
 from mptlml.masks import all_masks, all_orders, count_masks, random_masks, random_orders, stratified_sizes
@@ -24,7 +24,9 @@ from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule
 from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
+from mptlml.text.text_curves import Corpus
 from mptlml_book.data.images import load_images
+from mptlml_book.data.text import make_tokenizer
 from mptlml_book.studies import deep_vae, linear_vae
 from mptlml_book.studies.masked_diffusion import unmask
 from mptlml_book.studies.schedules import best_steps, schedule_cost
@@ -233,6 +235,52 @@ def test_bad_input(model, call, states):
     with pytest.raises(ValueError) as error:
         eval(call, globals(), {"model": model})
     assert re.search(states, str(error.value)), f"{str(error.value)!r} does not state {states!r}"
+
+
+LM, TEXT = random_network(make_tokenizer(["the cat sat on the mat"] * 9, 60)), "the cat sat"
+ROW, ORDER = LM.encode(TEXT), ids([2, 1, 0])
+GIVEN = {  # what a method of a MaskedLM may be given, and what its message says of that
+    "a text": (TEXT, "str|text 'the cat|the cat sat"), "texts": ([TEXT, "the mat"], "list|got 'the cat sat'"),
+    "no text": ([], "list"), "ids": (ROW, "Tensor|int64"), "ids as a list": (ROW.tolist(), "list|got int|got 2"),
+    "rows": (ROW[None], "Tensor|int64"), "rows as a list": ([ROW], "list|got Tensor"), "floats": (real(3), "Tensor|float64"), "nothing": (None, "NoneType"),
+    "a corpus": (LM.sentences([TEXT]), "Corpus"), "a number": (3, "int"), "texts of nothing": ([None], "list|None"),
+}
+SENTENCES, ONE = ("texts", "a corpus"), ("a text", "ids")
+TAKES = {  # a method: (a call of it, which of these it takes)
+    "encode": (LM.encode, ["a text"]),
+    "tokenise": (LM.tokenise, ["a text"]),
+    "given": (LM.given, ["a text"]),
+    "sentences": (LM.sentences, ["texts"]),
+    "blocks": (lambda x: LM.blocks(x, 2), ["texts"]),
+    "at_length": (LM.at_length, ["a number"]),
+    "curve": (lambda x: LM.curve(x, generator=G), ["a text"]),
+    "curves": (lambda x: LM.curves(x, generator=G), SENTENCES),
+    "areas": (lambda x: LM.areas(x, 100, error=1, generator=G), SENTENCES),
+    "rate_curve": (lambda x: LM.rate_curve(x, [0.5], generator=G), SENTENCES),
+    "pseudo_log_likelihood": (LM.pseudo_log_likelihood, SENTENCES),
+    "single_scores": (LM.single_scores, SENTENCES),
+    "single_scores, by words": (lambda x: LM.single_scores(x, "word"), ["texts"]),
+    "exact_curve": (LM.exact_curve, ONE),
+    "chain_rule": (lambda x: LM.chain_rule(x, ORDER), ONE),
+    "masked_marginals": (LM.masked_marginals, ["a text"]),
+    "token_scores": (LM.token_scores, ["a text"]),
+    "Corpus": (Corpus, ["rows as a list"]),
+}
+
+
+@pytest.mark.parametrize("method", TAKES)
+def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(method, monkeypatch):
+    """Before any pass; and what it takes, it takes."""
+    call, taken = TAKES[method]
+    for name in taken:
+        call(GIVEN[name][0])
+    monkeypatch.setattr(LM, "answers", None)  # nothing is asked
+    for name in GIVEN.keys() - taken:
+        with pytest.raises(ValueError) as error:
+            call(GIVEN[name][0])
+        states = "0 tokens do not make" if (method, name) == ("blocks", "no text") else GIVEN[name][1]
+        states = f"{states}|must be a whole number" if method == "at_length" else states
+        assert re.search(states, str(error.value)) or "needs texts" in str(error.value), (name, str(error.value))
 
 
 def test_good_input_next_to_the_bad():

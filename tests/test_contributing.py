@@ -93,17 +93,19 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
-def test_the_readme_opens_with_the_game_of_chapter_1(built_site):
-    """Its pictures are the still of the game, and say the same. Where one is missing, this draws it again."""
+def test_the_readme_opens_with_the_game_of_chapter_1(built_site, tmp_path):
+    """Its pictures are the still of the game, and say the same."""
     page = (built_site / "notebooks" / "01_masked_pretraining.html").read_text(encoding="utf-8")
     drawn = re.search('data-kind="mask".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
     words = r">([^<>]+)</text>"
     for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
-        path = ROOT / "book" / f"hero-{theme}.svg"
-        if not path.exists():
-            style = f"<style>svg {{ filter: {filter} }}</style>"
-            path.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
-        assert re.findall(words, path.read_text(encoding="utf-8")) == re.findall(words, drawn) != []
+        style = f"<style>svg {{ filter: {filter} }}</style>"
+        new = tmp_path / f"hero-{theme}.svg"
+        new.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
+        path = ROOT / "book" / new.name
+        assert path.is_file(), f"{path} is missing: {new} is to lie there"
+        found = re.findall(words, path.read_text(encoding="utf-8"))
+        assert found == re.findall(words, drawn) != [], f"{path} is not what the page shows, which is {new}"
 
 
 def test_stored_runs_on_images_say_which_they_read():

@@ -5,7 +5,7 @@ import gzip
 import io
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +32,11 @@ class Row(NamedTuple):
 
 
 def check_list(texts: object) -> None:
-    """Refuse one string where texts are meant: ValueError."""
+    """Refuse one string, and what holds none, where texts are meant: ValueError."""
     if isinstance(texts, str):
         raise ValueError(f"give a list of texts, got the text {texts[:40]!r}")
+    if not isinstance(texts, Iterable):
+        raise ValueError(f"give a list of texts, got {type(texts).__name__}")
 
 
 def read_texts(path: Path, column: str | None = None, *, header: bool = True,

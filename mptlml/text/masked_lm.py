@@ -120,9 +120,6 @@ class MaskedLM(Passes):
 
         truncate: a text that is too long gives as many of its tokens as the model takes.
         """
-        if not isinstance(text, str):
-            raise ValueError("give one text, a string, "
-                             f"got {type(text).__name__}; curves and others take a list")
         ids = self.tokenise(text)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
@@ -159,7 +156,10 @@ class MaskedLM(Passes):
         return Corpus(list(torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)))
 
     def tokenise(self, text: str) -> list[int]:
-        """The ids of a text's own tokens, however many. ValueError: special or unknown tokens among them."""
+        """The ids of a text's own tokens, however many. ValueError: no string, special or unknown tokens in it."""
+        if not isinstance(text, str):
+            raise ValueError("give one text, a string, "
+                             f"got {type(text).__name__}; curves and others take a list")
         tokenizer = self.tokenizer
         read = tokenizer(text, add_special_tokens=False, verbose=False)
         ids, unknown = read.input_ids, tokenizer.unk_token_id
@@ -183,7 +183,7 @@ class MaskedLM(Passes):
         is cut into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by
         a space. Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
         """
-        before_ids, after_ids = (self.tokenise(part) if part else [] for part in (before, after))
+        before_ids, after_ids = (self.tokenise(part) if part != "" else [] for part in (before, after))
         room = self.max_tokens - len(before_ids) - len(after_ids)
         if room == self.max_tokens or room < 1:
             raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} "
@@ -225,8 +225,9 @@ class MaskedLM(Passes):
                                  None, scores.numpy())
         return found
 
-    def exact_curve(self, ids: Tensor) -> ScoreCurve:
-        """The curve of one text, ids [D] as `encode` makes them, over all of its masks: no noise."""
+    def exact_curve(self, text: str | Tensor) -> ScoreCurve:
+        """The curve of one text, or of its ids as `encode` made them, over all of its masks: no noise."""
+        ids = self._row(text)
         return score.exact_curve(self.at_length(len(ids)), ids[None])
 
     @torch.no_grad()
@@ -311,17 +312,17 @@ class MaskedLM(Passes):
         The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0.
         text: also as the ids that `encode` made. Raises ValueError: orders that are no permutations.
         """
-        ids = self.encode(text) if isinstance(text, str) else text
+        ids = self._row(text)
         found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
         return found[:, 0].double()
 
     @torch.no_grad()
-    def rate_curve(self, corpus: Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
+    def rate_curve(self, texts: Sequence[str] | Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
                    corruption: str = "mask", generator: Generator) -> RateCurve:
-        """Mean log-probability of a masked token at each rate, nats per token, over a Corpus: a RateCurve.
+        """Mean log-probability of a masked token at each rate, nats per token, over texts: a RateCurve.
 
         At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask.
-        What is drawn for a row follows from the generator and the row's number in the corpus. corruption:
+        What is drawn for a row follows from the generator and the row's number among the texts. corruption:
         "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
         mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises
         ValueError: rates out of (0, 1] or not increasing, num_masks below 1, another corruption.
@@ -331,7 +332,8 @@ class MaskedLM(Passes):
             raise ValueError(f"rates must increase, got {rates}")
         check_count(num_masks, "num_masks")
         check_choice(corruption, CORRUPTIONS, "corruption")
-        seed, lengths = draws.seed(generator), corpus.lengths
+        corpus, seed = self._corpus(texts), draws.seed(generator)
+        lengths = corpus.lengths
         sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))  # [N, S]
         answers = self.answers(lengths, [num_masks * len(rates)] * len(lengths), lambda i: self._masked(
             corpus.rows[i], sizes[i].repeat_interleave(num_masks), draws.seeded(seed, i), corruption))
@@ -349,6 +351,14 @@ class MaskedLM(Passes):
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
         return texts if isinstance(texts, Corpus) else self.sentences(texts)
+
+    def _row(self, text: str | Tensor) -> Tensor:
+        """The ids [D] of one text, or those given. Raises ValueError as `encode`, or for what are no ids."""
+        if not torch.is_tensor(text):
+            return self.encode(text)
+        if text.ndim != 1 or text.dtype != torch.int64:
+            raise ValueError(f"give one text, or its ids [D] of int64, got {text.dtype} of shape {tuple(text.shape)}")
+        return text
 
     def _masked(self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask") -> Rows:
         """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""

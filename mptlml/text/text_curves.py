@@ -20,13 +20,16 @@ RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 mask
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows."""
+    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows, or others."""
 
     rows: list[Tensor]
 
     def __post_init__(self) -> None:
-        if not self.rows:
-            raise ValueError("a corpus needs at least one row")
+        if not isinstance(self.rows, list) or not self.rows:
+            raise ValueError(f"a corpus needs a list of at least one row, got {type(self.rows).__name__}")
+        for row in self.rows:
+            if not torch.is_tensor(row) or row.ndim != 1 or row.dtype != torch.int64:
+                raise ValueError(f"a row of a corpus holds token ids [D] of int64, got {row!r}")
 
     @property
     def lengths(self) -> list[int]:
