@@ -240,10 +240,18 @@ def test_bad_input(model, call, states):
 LM, TEXT = random_network(make_tokenizer(["the cat sat on the mat"] * 9, 60)), "the cat sat"
 ROW, ORDER = LM.encode(TEXT), ids([2, 1, 0])
 GIVEN = {  # what a method of a MaskedLM may be given, and what its message says of that
-    "a text": (TEXT, "str|text 'the cat|the cat sat"), "texts": ([TEXT, "the mat"], "list|got 'the cat sat'"),
-    "no text": ([], "list"), "ids": (ROW, "Tensor|int64"), "ids as a list": (ROW.tolist(), "list|got int|got 2"),
-    "rows": (ROW[None], "Tensor|int64"), "rows as a list": ([ROW], "list|got Tensor"), "floats": (real(3), "Tensor|float64"), "nothing": (None, "NoneType"),
-    "a corpus": (LM.sentences([TEXT]), "Corpus"), "a number": (3, "int"), "texts of nothing": ([None], "list|None"),
+    "a text": (TEXT, "str|text 'the cat|the cat sat"),
+    "texts": ([TEXT, "the mat"], "list|got 'the cat sat'"),
+    "no text": ([], "list"),
+    "nothing": (None, "NoneType"),
+    "texts of nothing": ([None], "list|None"),
+    "ids": (ROW, "Tensor|int64"),
+    "ids as a list": (ROW.tolist(), "list|got int|got 2"),
+    "rows": (ROW[None], "Tensor|int64"),
+    "rows as a list": ([ROW], "list|got Tensor"),
+    "a corpus": (LM.sentences([TEXT]), "Corpus"),
+    "floats": (real(3), "Tensor|float64"),
+    "a number": (3, "int"),
 }
 SENTENCES, ONE = ("texts", "a corpus"), ("a text", "ids")
 TAKES = {  # a method: (a call of it, which of these it takes)
