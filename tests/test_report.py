@@ -110,12 +110,12 @@ def test_the_claims_of_the_book_are_well_formed():
     entries = yaml.safe_load((ROOT / CLAIMS).read_text(encoding="utf-8"))
     texts = {"id": "[a-z0-9-]+", "chapter": r"\w+", "kind": "|".join(claims.KINDS), "place": ".+", "statement": ".+",
              "paper": ".+", "unit": ".+", "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+",
-             "run": "both|stored", "format": r"\.\d[efg]",
+             "run": "both|stored", "data": "any", "format": r"\.\d[efg]",
              "verdict": "|".join(claims.VERDICTS[:-2])}  # the last two are said by the run
     fields = {name: {"type": ["string", "null"] if name in ("paper", "unit") else "string", "pattern": f"^({text})\\Z"}
               for name, text in texts.items()}
     fields["band"] = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
-    needed = [name for name in fields if name != "run"]
+    needed = [name for name in fields if name not in ("run", "data")]
     entry = {"properties": fields, "required": needed, "additionalProperties": False}
     jsonschema.validate(entries, {"type": "array", "items": entry})
     assert len({entry["id"] for entry in entries}) == len(entries)
@@ -160,9 +160,10 @@ def test_a_publisher_asks_for_real_data(shown, monkeypatch):
 
 @pytest.mark.parametrize(("kind", "value", "outcome"), [
     ("before", 1.5, "other data"), ("after", 3.0, "other data"), ("exact", 1.5, "partly"), ("exact", 3.0, "stops"),
-    ("before, run: stored", 1.5, "partly"), ("after, run: both", 3.0, "other data")])
+    ("before, run: stored", 1.5, "partly"), ("after, run: both", 3.0, "other data"),
+    ("after, data: any", 1.5, "partly"), ("after, data: any", 3.0, "stops")])
 def test_on_other_data_a_band_that_was_set_for_some_stops_no_build(kind, value, outcome, shown):
-    """An identity holds on any data; what is read from a file is inside its band, a run may not be."""
+    """An identity holds on any data, and a claim that says so; what is read from a file is inside, a run may not be."""
     CLAIMS.write_text(THREE.replace("kind: before", f"kind: {kind}"))
     report.data_used(some_data())
     with nullcontext() if 1 <= value <= 2 else pytest.raises(report.ClaimError):

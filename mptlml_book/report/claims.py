@@ -75,8 +75,9 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
           seeds: int | None = None, cases: int | None = None) -> None:
     """Check a measured value against the claim's band, and emit it.
 
-    On data other than those for which the bands of the chapter were set, an "exact" claim is checked all the same, and
-    any other is shown with a word on that. One with a stored run behind it is so only outside its band.
+    On data other than those for which the bands of the chapter were set, a claim that is "exact" or holds on any data is
+    checked all the same, and any other is shown with a word on that. One with a stored run behind it is so only outside
+    its band.
 
     stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds,
     cases: the numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind
@@ -93,7 +94,8 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     how(entry, record)
     (low, high), text = entry["band"], value_text({"format": ".4g"}, record)
     inside = low <= record["value"] <= high  # NaN is not
-    if records.running.other and entry["kind"] != "exact" and not ("run" in entry and inside):
+    anywhere = entry["kind"] == "exact" or entry.get("data") == "any" or "run" in entry and inside
+    if records.running.other and not anywhere:
         words = "; ".join(data_sets(records.running.name).values())
         emit("claim", f"claim {id}: {text} on other data", **record, other=f"the band was set for {words}")
     elif inside:
