@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from scipy.optimize import minimize
+from torch.distributions import Bernoulli, Normal, kl_divergence
 from torch.nn.functional import softplus
 
 from mptlml import mean_score, score_curve
@@ -127,3 +128,29 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     curve = score_curve(digits.model(*weights, disc_rule(0.3)), digits.train[:320].double(), sizes=[10], num_masks=50,
                         generator=torch.Generator().manual_seed(0))
     assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
+
+
+@pytest.mark.parametrize("objective", study.SCRIPTS)
+def test_the_scripts_objectives_are_what_their_names_say(digits, objective, monkeypatch):
+    """Held against sums over the sixteen nodes with torch's distributions; the first 9 of 64 pixels are hidden."""
+    told = {}
+    monkeypatch.setattr(study, "fit", lambda value, parameters, **_: told.update(value=value, parameters=parameters))
+    study.train_as_scripts(objective, digits, seed=4)
+    monkeypatch.setattr(study, "randperm", lambda size, *_: torch.arange(size))
+    monkeypatch.setattr(study, "randn", lambda shape, *_: torch.full(shape, 0.5))
+    weight, bias, *encoder = told["parameters"]
+    rule, x = study.scripts_rule(), digits.train
+    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(x[:, None])  # [N, 16, 64]
+    prior, hidden, visible = rule.log_weights.float(), each[..., :9], each[..., 9:].sum(-1)
+    if objective == "exact":
+        expected = (prior + each.sum(-1)).logsumexp(-1)
+    elif objective == "joint":
+        expected = 64 / 9 * (prior + hidden.sum(-1)).logsumexp(-1)
+    elif objective == "conditional":
+        shares = (prior + visible).log_softmax(-1)
+        expected = 64 / 9 * (shares[..., None] + hidden).logsumexp(1).sum(-1)
+    else:
+        q = Normal((x - bias) @ encoder[0].T, (0.5 * encoder[1]).exp().expand(len(x), 2))
+        fit = Bernoulli(logits=(q.mean + 0.5 * q.stddev) @ weight.T + bias).log_prob(x).sum(-1)
+        expected = fit - kl_divergence(q, Normal(0.0, 1.0)).sum(-1)
+    assert told["value"]().item() == pytest.approx(expected.mean().item(), rel=1e-5)

@@ -75,7 +75,7 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
           seeds: int | None = None, cases: int | None = None) -> None:
     """Check a measured value against the claim's band, and emit it.
 
-    On data other than those for which the bands of the chapter were set, a claim that is "exact" or holds on any data is
+    On data other than those for which the bands of the chapter were set, a claim that is "exact" or says `data: any` is
     checked all the same, and any other is shown with a word on that. One with a stored run behind it is so only outside
     its band.
 

@@ -325,7 +325,7 @@ def _highest(height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int) 
 
 
 def train_as_scripts(objective: str, images: BinaryImages, *, seed: int, grid: str = "4 × 4") -> tuple[Tensor, Tensor]:
-    """Weights [D, 2] and bias [D] of all pixels, trained in the way of the authors' public scripts, or from a better grid.
+    """Weights [D, 2] and bias [D] of all pixels, trained as the authors' public scripts do, or on a better grid.
 
     objective, one of SCRIPTS: "exact", the LML; "joint", theirs, (D / M) log p(x_M) for one random 15% of the pixels at
     each step; "conditional", D / M times the sum of log p(x_j | x_R) over these; "elbo", as coded there: a linear
