@@ -50,7 +50,7 @@ def lines(data, noise, steps, scheme, seed):
             each = []
             if data == DETAILED and step == LONG_RUN:
                 others = [mean_lml(vae, part)[0] for part in held_out[SCORED:].split(SCORED)]
-                each = torch.cat([train_score, held_score, *others]).tolist()
+                each = [round(score, 1) for score in torch.cat([train_score, held_score, *others]).tolist()]
             yield dict(data=data, noise=noise, scheme=scheme, num_steps=steps[-1], seed=seed, step=step,
                        objective=np.mean(window), train=train_score.mean().item(), held_out=held_score.mean().item(),
                        low=(torch.cat([first, second]) < 10).double().mean().item(), seconds=round(seconds),
