@@ -366,9 +366,9 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int, grid: s
         share = seen.posterior(pixels[visible].T, torch.ones(D - size, dtype=torch.bool))
         return D / size * mixed(share, part.logits, pixels[hidden].T).log().sum(-1).mean()
 
-    options = dict(num_steps=1200, learning_rate=0.05, decay_steps=1200) if fine else dict(
-        num_steps=SCRIPTS_STEPS, learning_rate=SCRIPTS_RATE)
-    fit(value, parameters, name=f"scripts, {objective}, {grid}, seed {seed}", **options)
+    steps, rate = (1200, 0.05) if fine else (SCRIPTS_STEPS, SCRIPTS_RATE)
+    fit(value, parameters, num_steps=steps, learning_rate=rate, decay_steps=steps if fine else None,
+        name=f"scripts, {objective}, {grid}, seed {seed}")
     return weight.detach(), bias.detach()
 
 
