@@ -45,7 +45,10 @@ def write(name, table):
     begun, done = json.loads(part.read_text(encoding="utf-8")) if part.exists() else (head, {})
     if begun != head:
         sys.exit(f"{part} is of another run: remove it to start anew.\nthere: {begun}here:  {head}")
-    for unit in table.units():
+    units = list(table.units())
+    if not units:
+        sys.exit(f"{name}: the data or the networks that it needs are not at hand")
+    for unit in units:
         key = ", ".join(map(str, unit))
         if key not in done:
             done[key] = lines_of(table, unit)
@@ -66,6 +69,8 @@ def repeat(name, table, week):
     head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
     others = [data.source.lower() for data in table.read() if data.digest not in head]
     units = [unit for unit in table.units() if not any(other.startswith(str(unit[0])) for other in others)]
+    if not units:
+        return print(f"{name}.csv: the data or the networks that it needs are not at hand", flush=True)
     unit = random.Random(f"{name} {week}").choice(units)
     stored = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
     fields = list(stored)

@@ -8,9 +8,10 @@ from . import (
     many_starts,
     masked_diffusion,
     masked_mixture,
+    networks,
     real_network,
 )
 
 PARTS = (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture,
-         many_starts)
+         many_starts, networks)
 TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}
