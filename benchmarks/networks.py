@@ -9,6 +9,9 @@ Networks of one alphabet have the masks and the orders of a sequence in common.
 
 networks_markov and networks_copying: the log-probability of each reaction under a Markov chain, and of each chain in
 a model that copies from the other antibodies (`by_markov`, `by_copying`), each fitted to all others of its kind.
+
+networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%, 80/10/10, half left and
+half random (from the start, and after a fixed 15%), and smoothed labels: a network's readings, and its right end.
 """
 
 import os
@@ -20,9 +23,11 @@ import torch
 from mptlml import random_orders
 from mptlml.draws import seeded
 from mptlml.text.text_curves import spaced_sizes
+from mptlml_book.studies import known_language
 from mptlml_book.studies import networks as study
 from mptlml_book.studies.real_network import guesses, spread_out
 
+from .known_language import network, seeds, tuned
 from .results import Table
 
 NUM_SIZES, NUM_MASKS, NUM_SOME = 16, 3, 12  # NUM_SOME chains of each kind for the large network
@@ -90,11 +95,26 @@ def copying(kind, keep, jump):
             [other for other in texts.values() if other != text], text, keep, jump))
 
 
+RECIPES = ("fixed 15%", "15%, 80/10/10", *known_language.RECIPES, f"then {known_language.RECIPES[0]}")
+
+
+def recipe(name, times, seed):
+    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
+    num_steps, rate = times * known_language.NUM_STEPS, tuned()["fixed 15%"]
+    first, then = ("fixed 15%", known_language.RECIPES[0]) if name.startswith("then") else (name, "")
+    net = network(first, seed, num_steps=num_steps, learning_rate=rate)
+    if then:
+        net = known_language.carry_on(net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10)
+    found = known_language.read_network(net, "fixed 15%", seed=seed, num_orders=0) | known_language.read_right_end(net, seed=seed)
+    yield dict(recipe=name, times=times, seed=seed, rate=rate, **found)
+
+
 TABLES = {f"networks_{name}": Table(*parts) for name, parts in {
-    "reactions": (partial(scores, 4), lambda: [*units("RXNMapper", "rxnfp")]),
+    "reactions": (partial(scores, 2), lambda: sorted(units("RXNMapper", "rxnfp"), key=lambda unit: unit[1])),
     "chains": (partial(scores, 2), lambda: [*units("Sapiens heavy", "Sapiens light")], lambda: [chains()]),
     "antiberty": (partial(scores, 0), lambda: [*units("AntiBERTy", some=True)], lambda: [chains()]),
     "markov": (markov, lambda: [(weight,) for weight in WEIGHTS]),
     "copying": (copying, lambda: [(kind, keep, jump) for kind in ("heavy", "light") for keep in KEEPS for jump in JUMPS
                                   if chains().texts], lambda: [chains()]),
+    "recipes": (recipe, lambda: [(name, times, seed) for times in (1, 4) for seed in seeds(5) for name in RECIPES]),
 }.items()}

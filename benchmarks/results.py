@@ -66,11 +66,11 @@ def repeat(name, table, week):
     Units whose data are others here are left out.
     """
     path = FOLDER / f"{name}.csv"
+    if not path.exists() or not list(table.units()):
+        return print(f"{name}.csv: it, or the data or networks that it needs, is not at hand", flush=True)
     head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
     others = [data.source.lower() for data in table.read() if data.digest not in head]
     units = [unit for unit in table.units() if not any(other.startswith(str(unit[0])) for other in others)]
-    if not units:
-        return print(f"{name}.csv: the data or the networks that it needs are not at hand", flush=True)
     unit = random.Random(f"{name} {week}").choice(units)
     stored = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
     fields = list(stored)

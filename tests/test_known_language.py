@@ -111,3 +111,44 @@ def test_a_kept_network_comes_back(tmp_path, monkeypatch):
     assert torch.equal(net.embedding.weight, network("15%, 80/10/10", **options).embedding.weight)
     with pytest.raises(TypeError):
         network("15%, 80/10/10", **options | dict(seed=4))
+
+
+def test_half_of_the_chosen_tokens_show_another_word_and_none_is_hidden(generator):
+    """A model that says 1 / 2 for the word that it sees and 1 / 4 for the others: D times the mean by hand."""
+    class Echo:
+        num_tokens, vocab_size = 10, 3
+
+        def vocabulary_log_prob(self, x, observed):
+            assert observed.all()
+            shown.append(x)
+            return torch.tensor([0.5, 0.25, 0.25]).log()[(torch.arange(3) != x[..., None]).long()]
+
+    x, shown = torch.zeros(50, 10, dtype=torch.long), []
+    values = torch.stack([study.half_random(Echo(), x, 4, generator=generator) for _ in range(200)])
+    seen = torch.stack(shown)
+    assert seen.dtype == x.dtype and (seen != 0).sum(-1).max() == 4
+    same = 1 - (seen != 0).double().mean() * 10 / 4  # of the chosen tokens
+    assert same == pytest.approx(0.5 + 0.5 / 3, abs=0.01)
+    assert values.mean() == pytest.approx(10 * (same * math.log(1 / 2) + (1 - same) * math.log(1 / 4)))
+
+
+def test_smoothed_labels_spread_a_tenth_over_all_words(generator):
+    class Fixed:
+        num_tokens, vocab_size = 10, 3
+
+        def vocabulary_log_prob(self, x, observed):
+            assert ((~observed).sum(-1) == 4).all()
+            return torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log().expand(*x.shape, 3)
+
+    found = study.smoothed(Fixed(), torch.ones(6, 10), 4, generator=generator)
+    by_hand = 0.9 * math.log(0.3) + 0.1 * (math.log(0.5) + math.log(0.3) + math.log(0.2)) / 3
+    assert found == pytest.approx(10 * by_hand)
+
+
+def test_the_exact_model_gets_at_the_right_end_what_it_expects():
+    truth = study.language(8)
+    found = study.read_right_end(truth, seed=1, num_rows=4000)
+    assert found["gets"] == pytest.approx(found["exact"]) == pytest.approx(found["expects"], abs=0.02)
+    truth.emission = truth.emission.roll(1, 1)  # sure of the wrong words
+    worse = study.read_right_end(truth, seed=1, num_rows=4000)
+    assert worse["gets"] < found["gets"] - 0.1 and worse["exact"] == found["exact"]

@@ -55,6 +55,30 @@ def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, g
     return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
 
 
+def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
+    """D times the mean score of `size` tokens of each row x [N, D], of which half show another word. Nats per row.
+
+    The others are left as they are: none is hidden, and any word may stand in the place of a token, its own too.
+    """
+    chosen = random_orders(model.num_tokens, len(x), generator=generator) < size
+    other = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
+    replaced = chosen & (draws.rand(x.shape, None, generator) < 0.5)
+    answer = model.vocabulary_log_prob(torch.where(replaced, other, x), torch.ones_like(chosen))
+    answer = answer.gather(-1, x.long()[..., None])[..., 0]
+    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / size
+
+
+def smoothed(model: VocabularyModel, x: Tensor, size: int, *, smoothing: float = 0.1, generator: Generator) -> Tensor:
+    """D times the mean of `size` hidden tokens of each row x [N, D], with smoothed labels. Nats per row.
+
+    A share `smoothing` of each label is spread evenly over all words.
+    """
+    hidden = random_orders(model.num_tokens, len(x), generator=generator) < size
+    answer = model.vocabulary_log_prob(x, ~hidden)
+    label = (1 - smoothing) * answer.gather(-1, x.long()[..., None])[..., 0] + smoothing * answer.mean(-1)
+    return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
+
+
 def _by_share(objective: Callable[..., Tensor], *shares: float, **options: Any) -> Callable[..., Tensor]:
     """The objective with its counts of tokens as shares of all: of 32 tokens, 15% are 5 and 40% are 13."""
     return lambda net, x, *, generator: objective(
@@ -70,7 +94,9 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
     "15%, 80/10/10": _by_share(objectives.eighty_ten_ten, 0.15),
 }
 HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
-OBJECTIVES = SCHEMES | {HIDE_MORE: _by_share(hide_more, 0.4, 0.15)}
+RECIPES = "half left, half random", "smoothed labels"  # beside a fixed 15% and 80/10/10
+OBJECTIVES = SCHEMES | {HIDE_MORE: _by_share(hide_more, 0.4, 0.15),
+                        RECIPES[0]: _by_share(half_random, 0.15), RECIPES[1]: _by_share(smoothed, 0.15)}
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
@@ -168,3 +194,18 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
         found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
                   "mixture": float(order_gap(log_prob).mean()), "spread": float(log_prob.std(0).mean())}
     return found
+
+
+@torch.no_grad()
+def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> dict[str, float]:
+    """What a network expects where all is hidden, what it gets and what the language's own model gets, nats per token.
+
+    expects: minus the mean entropy of its answers. Each seed draws its own rows, the same for all networks.
+    """
+    truth = language(net.num_tokens)
+    x = truth.sample(num_rows, generator=draws.seeded(seed, 3))
+    hidden = torch.zeros(net.num_tokens, dtype=torch.bool)
+    answer = net.vocabulary_log_prob(x[:1], hidden)[0].double()  # the same for all rows
+    gets = answer[torch.arange(net.num_tokens), x.long()].mean()
+    return {"expects": float((answer.exp() * answer).sum(-1).mean()), "gets": float(gets),
+            "exact": float(truth.conditional_log_prob(x, hidden).mean())}

@@ -171,7 +171,8 @@ def _filled(lm: MaskedLM, weights: dict[str, Tensor]) -> MaskedLM:
 @cache
 def reactions() -> dict[str, str]:
     """Reactions from textbooks by name, as SMILES: reactants>>products, balanced."""
-    table = pd.read_csv(Path(__file__).parents[1] / "data" / "reactions.csv", comment="#")
+    file = Path(__file__).parents[1] / "data" / "reactions.csv"
+    table = pd.read_csv(file, skiprows=1)  # no comments: "#" is a triple bond
     return dict(zip(table.name, table.reaction, strict=True))
 
 
