@@ -27,7 +27,8 @@ from mptlml_book.studies import known_language
 from mptlml_book.studies import networks as study
 from mptlml_book.studies.real_network import guesses, spread_out
 
-from .known_language import network, seeds, tuned
+from .known_language import network as trained
+from .known_language import seeds, tuned
 from .results import Table
 
 NUM_SIZES, NUM_MASKS, NUM_SOME = 16, 3, 12  # NUM_SOME chains of each kind for the large network
@@ -102,11 +103,12 @@ def recipe(name, times, seed):
     """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
     num_steps, rate = times * known_language.NUM_STEPS, tuned()["fixed 15%"]
     first, then = ("fixed 15%", known_language.RECIPES[0]) if name.startswith("then") else (name, "")
-    net = network(first, seed, num_steps=num_steps, learning_rate=rate)
+    net = trained(first, seed, num_steps=num_steps, learning_rate=rate)
     if then:
         net = known_language.carry_on(net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10)
-    found = known_language.read_network(net, "fixed 15%", seed=seed, num_orders=0) | known_language.read_right_end(net, seed=seed)
-    yield dict(recipe=name, times=times, seed=seed, rate=rate, **found)
+    yield dict(recipe=name, times=times, seed=seed, rate=rate,
+               **known_language.read_network(net, "fixed 15%", seed=seed, num_orders=0),
+               **known_language.read_right_end(net, seed=seed))
 
 
 TABLES = {f"networks_{name}": Table(*parts) for name, parts in {
