@@ -45,6 +45,7 @@ def fetch(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
+    """Fetch what is named, and print which servers failed, with why, as JSON."""
     from .probe import arrivals
     arrivals.told, failed = sys.stderr, {}
     for name in names:
