@@ -3,6 +3,7 @@
 from . import (
     after_training,
     deep_vae,
+    evidence,
     known_language,
     linear_vae,
     many_starts,
@@ -13,5 +14,5 @@ from . import (
 )
 
 PARTS = (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture,
-         many_starts, networks)
+         many_starts, networks, evidence)
 TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}

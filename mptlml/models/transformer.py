@@ -14,27 +14,42 @@ from ..checks import check_shapes, check_vocabulary
 from ..numerics import blocks
 from ..protocol import at_masked
 
+DISTANCES = "near", "flat", "none"
 BLOCK = 256  # rows per forward pass where no gradient is needed, to keep memory small
 
 
 class MaskedTransformer(nn.Module):
     """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
 
-    In place of positions there is a learned bias for each head and distance. At the start the heads look one
-    token back, one ahead, two back and so on: a small network takes longest to learn to look nearby. Raises
-    ValueError: a width that is not a multiple of the number of heads; the methods, an unknown token id.
+    In place of positions there is a learned bias for each head and distance. distance: how it starts. "near":
+    the heads look one token back, one ahead, two back and so on, since a small network takes longest to learn
+    to look nearby; "flat": all distances alike; "none": there is no bias, now or later, and the network reads
+    a set, whose tokens have no order. Raises ValueError: another `distance`, a width that is not a multiple of
+    the number of heads; the methods, an unknown token id.
     """
 
-    def __init__(self, num_tokens: int, vocab_size: int, *, width: int = 48, num_layers: int = 3, num_heads: int = 4,
-                 generator: Generator) -> None:
+    def __init__(
+        self,
+        num_tokens: int,
+        vocab_size: int,
+        *,
+        width: int = 48,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        distance: str = "near",
+        generator: Generator,
+    ) -> None:
         if width % num_heads:
             raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
+        if distance not in DISTANCES:
+            raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
         super().__init__()
         self.num_tokens, self.vocab_size = num_tokens, vocab_size
         # The last row of the embedding stands for a masked token.
         self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(device=generator.device)
         nn.init.normal_(self.embedding.weight, generator=generator)
-        self.layers = nn.ModuleList(Layer(num_tokens, width, num_heads, generator) for _ in range(num_layers))
+        self.layers = nn.ModuleList(
+            Layer(num_tokens, width, num_heads, distance, generator) for _ in range(num_layers))
         self.readout = _linear(width, vocab_size, generator)
         self.to(generator.device)
 
@@ -73,7 +88,9 @@ class Layer(nn.Module):
 
     offset: Tensor
 
-    def __init__(self, num_tokens: int, width: int, num_heads: int, generator: Generator) -> None:
+    def __init__(
+        self, num_tokens: int, width: int, num_heads: int, distance: str, generator: Generator
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.query_key_value = _linear(width, 3 * width, generator)
@@ -81,8 +98,9 @@ class Layer(nn.Module):
         self.up, self.down = _linear(width, 4 * width, generator), _linear(4 * width, width, generator)
         place, head = torch.arange(num_tokens), torch.arange(num_heads)
         target = (head // 2 + 1) * (2 * (head % 2) - 1)  # -1, 1, -2, 2, ...
-        far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()  # [heads, 2 D - 1]
-        self.distance = nn.Parameter(-0.5 * far)
+        far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()
+        start = -0.5 * far if distance == "near" else torch.zeros(far.shape)
+        self.distance = nn.Parameter(start, requires_grad=distance != "none")  # [heads, 2 D - 1]
         self.register_buffer("offset", place - place[:, None] + num_tokens - 1)  # [D, D], an index into `distance`
 
     def forward(self, hidden: Tensor) -> Tensor:
