@@ -144,6 +144,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "WORDS.entropy(1, generator=G)": "at least 2",
     # networks
     "MaskedTransformer(3, 2, width=9, generator=G)": "width 9 is not a multiple of 4 heads",
+    "MaskedTransformer(3, 2, distance='far', generator=G)": "distance must be one of near, flat, none, got 'far'",
     "Shortfall(NET, markov())": "3 tokens of 2 .* 3 of 3",
     "NET.conditional_log_prob(real(3, fill=2), SEEN)": "0 or 1",
     "LinearVAE(PCA.weight, real(3), disc_rule(0.5))": "do not fit",

@@ -45,6 +45,25 @@ def test_only_distance_counts(generator):
     torch.testing.assert_close(moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6)
 
 
+def test_a_set_has_no_order(generator):
+    """Without distances the answers move along with the tokens, whatever their order, and stay so in training."""
+    net = MaskedTransformer(D, V, width=8, distance="none", generator=generator)
+    x, observed = rows_and_masks(generator, 30)
+    fit(lambda: net.conditional_log_prob(x, observed).sum(-1).mean(),
+        [weight for weight in net.parameters() if weight.requires_grad], num_steps=3)
+    order = torch.randperm(D, generator=generator)
+    moved = net.vocabulary_log_prob(x[:, order], observed[:, order])
+    torch.testing.assert_close(moved, net.vocabulary_log_prob(x, observed)[:, order], rtol=0, atol=1e-5)
+
+
+def test_flat_distances_start_alike_and_are_learnt(generator):
+    net = MaskedTransformer(D, V, width=8, distance="flat", generator=generator)
+    x, observed = rows_and_masks(generator, 30)
+    assert all((layer.distance == 0).all() for layer in net.layers)
+    fit(lambda: net.conditional_log_prob(x, observed).sum(-1).mean(), net.parameters(), num_steps=1)
+    assert all((layer.distance != 0).any() for layer in net.layers)
+
+
 def test_the_seed_decides_the_weights():
     """Normal ones with a variance of 1 / inputs, no biases; and every one of them is used."""
     first, again, other = (MaskedTransformer(D, V, width=40, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,113 @@
+"""Bayesian models with known evidence, and the networks that learn to answer for them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, special, stats
+
+from mptlml import exact_curve
+from mptlml.models.transformer import MaskedTransformer
+from mptlml.testing import check_model
+from mptlml_book.studies import evidence as study
+
+
+def test_coins_are_the_integral_over_the_coin():
+    model = study.Coins(2.0, 3.0, num_tokens=5)
+    for heads in range(6):
+        x = (torch.arange(5) < heads).double()[None]
+        prior = stats.beta(2, 3).pdf
+        value, _ = integrate.quad(lambda p, k=heads: prior(p) * p**k * (1 - p) ** (5 - k), 0, 1)
+        assert model.log_prob(x).item() == pytest.approx(math.log(value), abs=1e-9)
+        assert exact_curve(model, x).area().mean == pytest.approx(math.log(value), abs=1e-9)
+
+
+def test_coins_obey_the_laws():
+    found = check_model(study.Coins(2.0, 3.0, num_tokens=5), values=(0.0, 1.0))
+    assert "broken" not in " ".join(found.values())
+
+
+def test_coins_are_drawn_from_the_model(generator):
+    heads = study.Coins(2.0, 3.0).sample(4000, generator=generator).sum(-1).numpy()
+    expected = 4000 * stats.betabinom(24, 2, 3).pmf(range(25))
+    found = np.bincount(heads.astype(int), minlength=25)
+    assert stats.chisquare(found, expected).pvalue > 1e-4
+
+
+def test_a_regression_is_the_integral_over_its_coefficients(generator):
+    x = study.regression(1).sample(3, generator=generator)
+    basis = study.design(1)
+
+    def integrand(a, b, row):
+        margin = np.where(row > 0, 1, -1) * (basis @ [a, b])
+        prior = stats.norm(0, study.WIDTH).pdf([a, b]).prod()
+        return prior * np.exp(special.log_expit(margin).sum())
+
+    for row, found in zip(x.numpy(), study.regression(1).log_prob(x), strict=True):
+        value, _ = integrate.dblquad(integrand, -12, 12, -12, 12, args=(row,), epsabs=1e-12, epsrel=1e-3)
+        assert found.item() == pytest.approx(math.log(value), abs=0.02)
+
+
+@pytest.mark.parametrize("degree", [0, 4, None])
+def test_more_points_of_the_prior_change_little(degree, generator):
+    about = (4, None) if degree is None else (degree, study.WIDTH)
+    x = study.regression(*about).sample(50, generator=generator)
+    error = study.regression(*about).log_prob(x) - study.regression(*about, 15).log_prob(x)
+    assert error.square().mean().sqrt() < 0.05
+
+
+def test_the_table_by_count_says_the_whole_curve(generator):
+    net = MaskedTransformer(6, 2, distance="none", generator=generator)
+    chance = study.by_count(net)
+    for heads in range(7):
+        x = (torch.arange(6) < heads).long()[None]
+        expected = exact_curve(net, x.flip(-1)).mean  # the order of flips changes nothing
+        assert study.curve_of_count(chance, heads) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_exact_table_has_the_evidence_as_area():
+    model = study.Coins(20.0, 20.0)
+    chance = study.coins_by_count(model)
+    for heads in (0, 7, 24):
+        x = (torch.arange(24) < heads).double()
+        assert study.curve_of_count(chance, heads).sum() == pytest.approx(model.log_prob(x).item(), abs=1e-9)
+
+
+def test_counts_of_heads_have_probability_one_together():
+    model, heads = study.Coins(1.0, 1.0), np.arange(25)
+    rows = (torch.arange(24) < torch.arange(25)[:, None]).double()
+    total = np.exp(model.log_prob(rows).numpy() + study.log_binomial(24))
+    assert total == pytest.approx(stats.betabinom(24, 1, 1).pmf(heads), abs=1e-12)
+
+
+def test_leave_one_out_is_the_left_end(generator):
+    model = study.Coins(2.0, 3.0, num_tokens=5)
+    x = model.sample(4, generator=generator)
+    one = torch.stack([model.log_prob(x) - model.log_prob(x, torch.arange(5) != j) for j in range(5)])
+    assert study.leave_one_out(model, x).tolist() == pytest.approx(one.sum(0).tolist(), abs=1e-12)
+
+
+def test_the_information_criterion_is_that_of_the_best_fit():
+    x = (torch.arange(24) < 18).double()[None]
+    found = study.information_criterion(0, x).item()
+    assert found == pytest.approx(18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2, abs=1e-3)
+
+
+def test_a_network_that_is_told_reads_what_it_is_told(generator):
+    net = MaskedTransformer(1 + study.NUM_OBSERVATIONS, 2 + len(study.WIDTHS), generator=generator)
+    x = torch.randint(2, (3, study.NUM_OBSERVATIONS), generator=generator)
+    seen = torch.rand(x.shape, generator=generator) < 0.5
+    one, other = (study.Told(net, which).conditional_log_prob(x, seen) for which in (0, 5))
+    with_word = torch.cat([torch.full((3, 1), 7), x], -1)
+    all_seen = torch.cat([torch.ones(3, 1, dtype=torch.bool), seen], -1)
+    assert torch.equal(other, net.conditional_log_prob(with_word, all_seen)[:, 1:])
+    assert (one != other).any() and (one[seen] == 0).all()
+
+
+def test_a_short_training_comes_nearer_to_the_evidence():
+    model = study.Coins(20.0, 20.0)
+    few, many = (study.train(model, seed=1, num_steps=steps, distance="none")[0] for steps in (1, 60))
+    exact = model.log_prob((torch.arange(24) < 12).double()).item()
+    error = [abs(study.curve_of_count(study.by_count(net), 12).sum() - exact) for net in (few, many)]
+    assert error[1] < error[0]
