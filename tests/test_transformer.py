@@ -5,6 +5,7 @@ import torch
 
 from mptlml import random_masks
 from mptlml.models import HiddenMarkovModel, MaskedTransformer, Shortfall
+from mptlml.training import fit
 
 D, V = 5, 3
 
