@@ -259,6 +259,11 @@ def log_binomial(num_tokens: int) -> np.ndarray:
     return gammaln(num_tokens + 1) - gammaln(heads + 1) - gammaln(num_tokens - heads + 1)
 
 
+def log_beta_ratio(ones: np.ndarray, zeros: np.ndarray) -> np.ndarray:
+    """log B(a, b), nats: the log evidence of a - 1 heads and b - 1 tails under any coin."""
+    return gammaln(ones) + gammaln(zeros) - gammaln(ones + zeros)
+
+
 def one_order(net: MaskedTransformer, x: Tensor, generator: Generator) -> Tensor:
     """The chain rule's sum along one random order of each row [n, N], nats per row."""
     orders = random_orders(x.shape[-1], len(x), generator=generator)
