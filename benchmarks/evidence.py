@@ -42,7 +42,8 @@ def kept(name, make):
     """A network from its file, or made and kept."""
     file = results.NETWORKS / f"evidence {name}.pt"
     if not file.exists():
-        net = make()
+        with torch.enable_grad():
+            net = make()
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as new:
             torch.save(net, new)
@@ -92,6 +93,7 @@ def along_orders(net, x, seed):
     return estimate_area(net, x.long(), NUM_ORDERS * N, by_orders=True, generator=draws.seeded(seed, 5))
 
 
+@torch.no_grad()
 def regression(model, variant, seed):
     """A line for each reading of a network: its error and what that varies by over data sets."""
     truth, net = truth_of(model), network(model, variant, seed)
@@ -160,6 +162,7 @@ def scores(seed):
     }
 
 
+@torch.no_grad()
 def choosing(seed):
     _, truth = data_sets(seed)
     found = scores(seed)
@@ -175,6 +178,7 @@ def choosing(seed):
                    by_degree=[(picked == degree).double().mean().item() for degree in study.DEGREES])
 
 
+@torch.no_grad()
 def sets():
     x, truth = data_sets(SEEDS[0])
     found = scores(SEEDS[0])
@@ -185,6 +189,7 @@ def sets():
 
 # The width of a prior ---------------------------------------------------------------------------------------
 
+@torch.no_grad()
 def widths(seed):
     """For groups of 20 data sets with one true width, the width that the exact evidence picks, and the area."""
     net = kept(f"widths {seed}", lambda: study.train_told(2, seed=seed, num_steps=3 * study.NUM_STEPS))
@@ -204,6 +209,7 @@ def widths(seed):
 
 # The field's own tool ---------------------------------------------------------------------------------------
 
+@torch.no_grad()
 def nested(row):
     """One data set of the model whose prior has an unknown width: its evidence by three ways, and seconds."""
     import dynesty
