@@ -130,9 +130,9 @@ def moments(error, spread=""):
 
 
 def regression_units():
-    models = [(str(degree), "uniform sizes") for degree in study.DEGREES] + [(UNKNOWN, "uniform sizes")]
-    more = [("2", variant) for variant in VARIANTS if variant != "uniform sizes"]
-    return [(*which, seed) for seed in SEEDS for which in models + more]
+    models = [*map(str, study.DEGREES), UNKNOWN]
+    plain = [(model, "uniform sizes", seed) for seed in SEEDS for model in models]
+    return plain + [("2", variant, seed) for seed in SEEDS for variant in VARIANTS if variant != "uniform sizes"]
 
 
 # Choosing a degree ------------------------------------------------------------------------------------------
