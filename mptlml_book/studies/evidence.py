@@ -205,12 +205,17 @@ def train_told(degree: int, *, seed: int, num_steps: int) -> MaskedTransformer:
 
 
 def unlike(num_rows: int, *, generator: Generator) -> dict[str, Tensor]:
-    """Data sets [n, N] that no prior of these models would give often, by name."""
-    steep = regression(2, 4 * WIDTH).sample(num_rows, generator=generator)
-    flips = torch.arange(NUM_OBSERVATIONS).remainder(2).expand(num_rows, -1)
-    noise = torch.rand(num_rows, NUM_OBSERVATIONS, generator=generator) < 0.1
-    waves = (flips.bool() ^ noise).double()
-    return {"a prior four times as wide": steep, "answers that alternate": waves}
+    """Data sets [n, N] that a parabola with this prior would hardly give, by name."""
+    place = torch.arange(NUM_OBSERVATIONS)
+    noise = torch.rand(num_rows, NUM_OBSERVATIONS, generator=generator) < 0.05
+    blocks = (place * 5 // NUM_OBSERVATIONS).remainder(2).bool()
+    first = torch.randint(4, 20, (num_rows, 1), generator=generator)
+    return {
+        "a parabola four times as steep": regression(2, 4 * WIDTH).sample(num_rows, generator=generator),
+        "degree 4, four times as steep": regression(4, 4 * WIDTH).sample(num_rows, generator=generator),
+        "five blocks, 5% noise": (blocks ^ noise).double(),
+        "a clean step": (place >= first).double(),
+    }
 
 
 def by_count(net: MaskedTransformer) -> np.ndarray:
