@@ -17,8 +17,7 @@ def test_coins_are_the_integral_over_the_coin():
     model = study.Coins(2.0, 3.0, num_tokens=5)
     for heads in range(6):
         x = (torch.arange(5) < heads).double()[None]
-        prior = stats.beta(2, 3).pdf
-        value, _ = integrate.quad(lambda p, k=heads: prior(p) * p**k * (1 - p) ** (5 - k), 0, 1)
+        value, _ = integrate.quad(lambda p, k=heads: stats.beta(2, 3).pdf(p) * p**k * (1 - p) ** (5 - k), 0, 1)
         assert model.log_prob(x).item() == pytest.approx(math.log(value), abs=1e-9)
         assert exact_curve(model, x).area().mean == pytest.approx(math.log(value), abs=1e-9)
 

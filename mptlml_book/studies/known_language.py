@@ -123,7 +123,7 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
 
 
 def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, **shape: int) -> tuple[MaskedTransformer, History]:
+             num_tokens: int = 32, **shape: Any) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
