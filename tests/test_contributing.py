@@ -177,7 +177,11 @@ def stored(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(("deep", "networks", "real"))])
+WAITING = "evidence_choosing", "evidence_nested", "evidence_regression", "evidence_sets", "evidence_widths"
+UNHELD = "deep", "networks", "real", *WAITING  # those that wait for their long run have no file yet
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])
 def test_a_stored_table_holds_what_its_plan_says(name):
     """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
     text = (results.FOLDER / f"{name}.csv").read_text(encoding="utf-8")
