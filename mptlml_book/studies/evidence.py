@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.polynomial.legendre import legvander
 from scipy.optimize import minimize
-from scipy.special import expit, gammaln
+from scipy.special import betaln, expit, gammaln
 from scipy.stats import hypergeom, norm, qmc
 from torch import Generator, Tensor
 
@@ -73,8 +73,8 @@ class Coins:
         """log B(a + n_1, b + n_0) - log B(a, b), nats per row [...]."""
         observed = all_observed(self.num_tokens) if observed is None else observed
         ones, zeros = self._counts(x, observed)
-        start = _log_beta(torch.tensor(self.heads), torch.tensor(self.tails))
-        return _log_beta(self.heads + ones, self.tails + zeros) - start
+        found = betaln(self.heads + ones.numpy(), self.tails + zeros.numpy())
+        return torch.from_numpy(np.asarray(found - betaln(self.heads, self.tails)))
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per flip [..., N]; exactly 0 at observed flips."""
@@ -86,11 +86,6 @@ class Coins:
         check_shapes(x, observed, self.num_tokens)
         ones = torch.where(observed, x, 0.0).sum(-1)
         return ones, observed.sum(-1) - ones
-
-
-def _log_beta(a: Tensor, b: Tensor) -> Tensor:
-    a, b = torch.as_tensor(a).double(), torch.as_tensor(b).double()
-    return a.lgamma() + b.lgamma() - (a + b).lgamma()
 
 
 def design(degree: int, num_points: int = NUM_OBSERVATIONS) -> np.ndarray:
@@ -264,11 +259,6 @@ def log_binomial(num_tokens: int) -> np.ndarray:
     """log of how many data sets have k = 0..N heads: [N + 1]."""
     heads = np.arange(num_tokens + 1)
     return gammaln(num_tokens + 1) - gammaln(heads + 1) - gammaln(num_tokens - heads + 1)
-
-
-def log_beta_ratio(ones: np.ndarray, zeros: np.ndarray) -> np.ndarray:
-    """log B(a, b), nats: the log evidence of a - 1 heads and b - 1 tails under any coin."""
-    return gammaln(ones) + gammaln(zeros) - gammaln(ones + zeros)
 
 
 def one_order(net: MaskedTransformer, x: Tensor, generator: Generator) -> Tensor:
