@@ -51,7 +51,7 @@ def git(root, *words):
 def pairs(root):
     """What `make pairs` says, and its status."""
     (root / ".venv").exists() or (root / ".venv").symlink_to(sys.prefix)
-    words = ["make", "--old-file=.venv/.ready", "--old-file=python", "pairs"]
+    words = ["make", "--no-print-directory", "--old-file=.venv/.ready", "--old-file=python", "pairs"]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
