@@ -12,7 +12,7 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-PROGRAMS = "build", "score_your_own", "tools"
+PROGRAMS = "score_your_own", "tools"
 
 
 def repeat(tables, week=""):

@@ -34,8 +34,8 @@ TEXTS = {"BERT-base": 8, "antibody": 1}
 LATER = {"pseudo-log-likelihood": "none", "within words": "word"}
 
 
-def by_mptlml(folder, texts, score, **options):
-    lm = MaskedLM.from_pretrained(folder, local_files_only=True, **options)
+def by_mptlml(folder, texts, score):
+    lm = MaskedLM.from_pretrained(folder, local_files_only=True)
     return lambda: [lm.single_scores([text], LATER[score])[0].tolist() for text in texts]
 
 
@@ -53,7 +53,7 @@ def by_lmppl(folder, texts, score):
     return lambda: [[-math.log(scorer.get_perplexity(text))] for text in texts]
 
 
-TOOLS = {"mptlml": by_mptlml, "mptlml, int8": partial(by_mptlml, int8=True), "minicons": by_minicons, "lmppl": by_lmppl}
+TOOLS = {"mptlml": by_mptlml, "minicons": by_minicons, "lmppl": by_lmppl}
 
 
 def save(folder):
@@ -84,7 +84,7 @@ def alone(folder, network, score, tool):
     ask = TOOLS[tool](str(place), json.loads((place / "texts.json").read_text()), score)
     before, scores = time.process_time(), ask()
     seconds, most = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps([version(tool.split(",")[0]), scores, seconds, most / 1024]))
+    print(json.dumps([version(tool), scores, seconds, most / 1024]))
 
 
 def run(python, folder, network, score, repeat):

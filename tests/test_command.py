@@ -71,7 +71,6 @@ EARLY = [  # told before a model is loaded
     (["open.tsv", "--column", "1"], "open.tsv is no table: line 2"),
     (["no.fa"], "line 1 is no FASTA"),
     (["torn.gz"], "torn.gz is a damaged archive"),
-    (["bad.txt", "--int8"], "--int8 needs at least two texts"),
     ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
     ([SHORT, "-o", "./" + SHORT, "--resume"], f"--output short.txt {SAME}"),
     ([SHORT, "-o", "hard.txt", "--overwrite"], f"--output hard.txt {SAME}"),
@@ -140,11 +139,6 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(
     with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
         here(one, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-
-
-def test_two_texts_are_enough_to_tell_the_error_of_int8(here, capsys):
-    here("score", SHORT, "--int8")
-    assert "int8 minus float32 on 2 of the texts" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("one", "words", "message"), [

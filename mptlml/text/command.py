@@ -10,7 +10,6 @@ Several processes share the scoring where a launcher starts them, and a killed o
 
 import argparse
 import itertools
-import json
 import math
 import os
 import sys
@@ -25,12 +24,10 @@ import torch
 from scipy import stats
 
 from .. import __version__
-from ..draws import seeded
 from ..extras import needs
 from ..files import replacing
 from .corpus_scores import compare_corpus, mean_curve, score_corpus
 from .inputs import STDIN, LeftOut, Text, is_plain, read_columns, read_texts
-from .int8 import int8_error
 from .masked_lm import MaskedLM
 from .pairs import LEAST_PASSES
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
@@ -72,20 +69,18 @@ def _run(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as folder:
         output = Output(given.output or Path(folder, "results.jsonl"), rank, world, resume=given.resume,
                         overwrite=given.overwrite)
-        lm, path = _measure(given, output)
+        path = _measure(given, output)
         results = read_results(path)
     if world > 1:
         print(f"{path}: {len(results)} lines. When all parts are written, the same command without the "
               "launcher, with --resume, brings them together.")
         return
-    if given.int8:
-        _tell_int8(lm, [line["text"] for line in results if not line["cut_tokens"]], given.seed, path)
     print(given.summary(given, results))
     if given.curve:
         _draw(results, given.curve)
 
 
-def _measure(given: argparse.Namespace, output: Output) -> tuple[MaskedLM, Path]:
+def _measure(given: argparse.Namespace, output: Output) -> Path:
     """What can be refused is refused before the model is loaded, or else before it is asked."""
     left_out = (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr)) if given.skip else None
     _check_options(given)
@@ -97,11 +92,9 @@ def _measure(given: argparse.Namespace, output: Output) -> tuple[MaskedLM, Path]
     if given.curve:
         with needs("text"):
             import matplotlib.figure  # noqa: F401  (before the work, not after it)
-    if given.int8 and len(items) < 2:
-        raise ValueError("--int8 needs at least two texts, on which its error is measured")
     lm = _load(given)
     options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
-    return lm, given.measure(lm, items, output, **options | {"left_out": left_out})
+    return given.measure(lm, items, output, **options | {"left_out": left_out})
 
 
 def _read_texts(given: argparse.Namespace, left_out: LeftOut | None) -> list[Text]:
@@ -127,18 +120,6 @@ def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tup
             raise ValueError(f"line {one.line} of {given.texts} would be compared with line {other.line} of "
                              f"{given.other}: give both files the same blank lines")
     return pairs
-
-
-def _tell_int8(lm: MaskedLM, texts: list[str], seed: int, path: Path) -> None:
-    """Say what int8 does to the scores of at most 8 texts, here and beside the file of scores."""
-    if len(texts) < 2:
-        print("mptlml: the error of int8 is not known: it takes two texts that were not cut", file=sys.stderr)
-        return
-    error = int8_error(lm, texts[:: -(-len(texts) // 8)], generator=seeded(seed))
-    print(f"mptlml: {error}", file=sys.stderr)
-    about = json.loads(settings_file(path).read_text(encoding="utf-8")) | {"int8_error": error._asdict()}
-    with replacing(settings_file(path)) as new:
-        new.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
 def _in_words(message: str) -> str:
@@ -224,7 +205,7 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     try:
         with _quiet_transformers():  # what is missing is said once, below
             lm = MaskedLM.from_pretrained(
-                given.model, int8=given.int8, dtype=torch.bfloat16 if given.bfloat16 else None,
+                given.model, dtype=torch.bfloat16 if given.bfloat16 else None,
                 **{name: getattr(given, name) for name in (
                     "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
     except (torch.OutOfMemoryError, ModuleNotFoundError):
@@ -276,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
     score.set_defaults(measure=score_corpus, read=_read_texts, summary=_summary, other=None)
     pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs,
-                       curve=None, error=None, int8=False)
+                       curve=None, error=None)
     for one in (score, pairs):
         one.set_defaults(**one.get_default("measure").__kwdefaults__)
     _add_files(score, pairs)
@@ -336,12 +317,9 @@ def _add_network(one: argparse.ArgumentParser) -> None:
 
 
 def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
-    precision = score.add_mutually_exclusive_group()
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
-        (precision, "int8", "multiply in 8-bit whole numbers (CPU): two to three times faster on some "
-         "processors; what that does to scores is measured on at most 8 texts"),
-        (precision, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
+        (score, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
     for one in (score, pairs):
         what_exists = one.add_mutually_exclusive_group()
         flags += [(what_exists, "resume", "keep what an earlier run wrote, and go on"),

@@ -154,8 +154,8 @@ def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     ready = partial(measure, lm, items, **settings)
-    settings |= dict(weights=weights_digest(lm.exact or lm.model),
-                     dtype="int8" if lm.exact else str(lm.dtype or lm.model.dtype), device=lm.device.type,
+    settings |= dict(weights=weights_digest(lm.model),
+                     dtype=str(lm.dtype or lm.model.dtype), device=lm.device.type,
                      around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
                      batch_tokens=lm.batch_tokens, version=__version__)
     name = lm.model.config.name_or_path

@@ -64,11 +64,9 @@ class MaskedLM(Passes):
     batch_tokens: the most tokens in a forward pass of several rows, which bounds the memory; results depend
     on it by rounding only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16;
     what comes out is float32 at least. allow_unknown: score the tokenizer's unknown token like any other,
-    instead of refusing texts that hold it. int8: on a CPU, linear layers in 8-bit whole numbers, two to three
-    times faster on some, beside the network as it is, which stays in memory: then scores are rounded more, by
-    what shares a pass, and `int8.int8_error` tells how far they move. Raises ValueError, which says what to
-    do: a causal or encoder-decoder model, no vocabulary head, no mask token or vocabulary, vocabularies that
-    do not match.
+    instead of refusing texts that hold it. Raises ValueError, which says what
+    to do: a causal or encoder-decoder model, no vocabulary head, no mask token or vocabulary, vocabularies
+    that do not match.
     """
 
     @classmethod

@@ -14,7 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, ao
+from torch import Tensor
 from torch.nn.functional import pad
 from tqdm import tqdm
 
@@ -63,16 +63,13 @@ class Passes:
     """A network and its tokenizer, checked against each other, and how it is asked: use `MaskedLM`."""
 
     def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
-                 dtype: torch.dtype | None = None, allow_unknown: bool = False, int8: bool = False) -> None:
+                 dtype: torch.dtype | None = None, allow_unknown: bool = False) -> None:
         if isinstance(model, torch.nn.DataParallel):
             raise ValueError("DataParallel splits a batch from its masks: "
                              "use DistributedDataParallel or model.module")
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
-        self.exact = model if int8 else None  # the network in float32
         self._kind = type(model).__name__
-        if int8:
-            self.passes = self.model = model = _in_int8(model)
         self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
@@ -285,20 +282,3 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     if (alone - again).abs().max() > most:
         raise ValueError(f"{net._kind} answers otherwise when it is asked again: it draws at random")
     return bool((alone - among).abs().max() <= most)
-
-
-def _in_int8(model: Any) -> Any:
-    """A copy whose linear layers are in int8: weights once, what they read anew in each pass.
-
-    Raises ValueError: not in float32 on a CPU, or torch cannot do it here, as later versions may not.
-    """
-    weights = next(model.parameters())
-    if (weights.device.type, weights.dtype) != ("cpu", torch.float32):
-        raise ValueError("int8 needs a model in float32 on the CPU, "
-                         f"got {weights.dtype} on {weights.device.type}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it will be removed
-        try:
-            return ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
-        except (AttributeError, ImportError, RuntimeError) as error:
-            raise ValueError(f"torch {torch.__version__} has no int8 on this machine: {error}") from error
