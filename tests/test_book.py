@@ -16,6 +16,7 @@ from functools import partial
 
 import book_digest
 import book_execute
+import book_nbmake
 import book_outputs
 import book_records
 import jsonschema
@@ -166,10 +167,12 @@ def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, 
     assert book_execute.execute([], jobs=2, root=little_book) == 1
     said = capfd.readouterr().err
     assert "on purpose" in said
-    assert said.splitlines()[-2:] == ["failed: 02_bad, kept in _build/failed/02_bad.ipynb", "failed: 03_dead"]
-    [failed] = (little_book / "_build" / "failed").iterdir()
-    [error, *_] = book_digest.code_cells(nbformat.read(failed, as_version=4))
-    assert failed.name == "02_bad.ipynb" and error.outputs[0].evalue == "on purpose"
+    assert said.splitlines()[-2:] == [f"failed: {stem}, kept in build/chapters/{stem}.ipynb"
+                                      for stem in ("02_bad", "03_dead")]
+    copies = little_book / "build" / "chapters"
+    assert {path.name for path in copies.glob("*.ipynb")} == {"02_bad.ipynb", "03_dead.ipynb"}
+    [error, *_] = book_digest.code_cells(nbformat.read(copies / "02_bad.ipynb", as_version=4))
+    assert error.outputs[0].evalue == "on purpose"
     good.write_text(good.read_text().replace("hide-input", "hide-cell"))  # what the page shows needs no run
     kept = book_execute.executed_chapter(good, little_book)
     assert book_digest.code_cells(kept)[0].metadata["tags"] == ["hide-cell"]
@@ -211,11 +214,12 @@ def ran(*records):
 @pytest.mark.parametrize(("after", "note", "kept"), [
     ("a-2", "", "a-2"), ("a-2", "digits stand in", "a-1"), ("b-1", "", None)], ids=["fetched", "default", "edited"])
 def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, monkeypatch, after, note, kept):
-    path, states = write_chapter(little_book, "1"), ["a-1", after]
-    monkeypatch.setattr(book_execute, "executed_chapter", lambda path, root: None)
-    monkeypatch.setattr(book_execute, "digest", lambda path, root: states.pop(0))
-    monkeypatch.setattr(book_execute, "run", lambda *_: [(path, ran({"kind": "data", "source": "x", "note": note}))])
-    assert book_execute.refresh([path], 1, little_book) == ([] if kept else ["01_good"])
+    write_chapter(little_book, "1")
+    notebook, copy = ran({"kind": "data", "source": "x", "note": note}), little_book / "01_good.ipynb"
+    notebook.metadata["digest"] = "a-1"
+    nbformat.write(notebook, copy)
+    monkeypatch.setattr(book_nbmake, "digest", lambda path, root: after)
+    assert book_nbmake.keep_outputs(copy, little_book) == bool(kept) != copy.exists()
     assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(kept)
 
 
@@ -243,10 +247,11 @@ def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monke
 def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_book, monkeypatch, capsys):
     path, runs = write_chapter(little_book, "1"), []
 
-    def run(*given):
+    def run(stale, *given):
         runs.append(given)
         time.sleep(0.3)
-        return [(path, ran())]
+        book_outputs.keep(ran(), book_outputs.place(path, stale[path], little_book))
+        return []
 
     monkeypatch.setattr(book_execute, "run", run)
     with ThreadPoolExecutor(2) as pool:

@@ -2,77 +2,68 @@
 
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
-Each chapter whose digest (book_digest.py) has no outputs yet runs in a kernel of its own, two at a time.
+Each chapter whose digest (book_digest.py) has no outputs yet is run by `pytest --nbmake`, two at a time.
 Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the
-build of the pages executes nothing; one that failed shows its traceback and lies in _build/failed, to be
-looked at, unless its kernel died. Chapters are named by file (`04_convergence`).
+build of the pages executes nothing; one that failed shows its traceback and lies in build/chapters, to be
+looked at. Chapters are named by file (`04_convergence`).
 """
 
 import argparse
-import asyncio
-import atexit
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
 import psutil
 from book_digest import ROOT, chapters, code_of, digest, read_chapter
 from book_lock import locked
-from book_outputs import executed_chapter, gather, keep, place, records_of
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
+from book_outputs import executed_chapter, gather
 
 from mptlml_book.data.fetch import missing
 
 
-def run_one(path: Path, root: Path, which: str) -> nbformat.NotebookNode:
-    """The chapter with its outputs. Raises what stopped it; an error is kept in _build/failed too."""
-    print(f"{which}: {path.stem}", flush=True)
-    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ  # two share the cores
-    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
-        if os.path.isdir(env.get(name, "")):  # for the kernel starts in another folder
-            env[name] = os.path.abspath(env[name])
-    began, notebook = time.monotonic(), read_chapter(path)
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", extra_arguments=["--log-level=ERROR"],
-                            resources={"metadata": {"path": str(root / "notebooks")}})
+def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
+    """Run chapters, each with the digest of its sources, by `pytest --nbmake`; the names of those that failed.
+
+    A copy of each is run; those that pass are kept (book_nbmake.py). Stopped, it ends all that it started.
+    """
+    copies = root / "build" / "chapters"  # nbmake passes by what lies below _build
+    shutil.rmtree(copies, ignore_errors=True)
+    copies.mkdir(parents=True)
+    for path, state in stale.items():
+        notebook = read_chapter(path)
+        notebook.metadata["digest"] = state
+        nbformat.write(notebook, copies / f"{path.stem}.ipynb")
+    command = [
+        sys.executable, "-m", "pytest", "-p", "book_nbmake", "-p", "no:cacheprovider", "-c", os.devnull,
+        "--rootdir", copies, "--nbmake", "--overwrite", "--nbmake-timeout=600", f"--numprocesses={jobs}",
+        "--maxschedchunk=1", *(copies / f"{path.stem}.ipynb" for path in stale),
+    ]
+    pytest = psutil.Popen(command, cwd=copies, env=_environment(root), start_new_session=True)
     try:
-        asyncio.run(client.async_execute(env=env))
-    except CellExecutionError:
-        failed = root / "_build" / "failed"
-        failed.mkdir(parents=True, exist_ok=True)
-        nbformat.write(notebook, failed / f"{path.stem}.ipynb")
+        pytest.wait()
+    except BaseException:
+        pytest.suspend()  # else it would start workers anew
+        while left := [each for each in pytest.children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]:
+            for each in left:
+                each.kill()
+            time.sleep(0.2)
+        pytest.kill()
         raise
-    finally:
-        atexit.unregister(client._cleanup_kernel)  # which a kernel that is killed as it starts would leave
-    print(f"{path.stem} passed in {time.monotonic() - began:.0f} s", flush=True)
-    return notebook
+    return [path.stem for path in stale if (copies / f"{path.stem}.ipynb").exists()]
 
 
-def run(paths: list[Path], jobs: int, root: Path = ROOT) -> Iterator[tuple[Path, nbformat.NotebookNode]]:
-    """Run the chapters; yield each that passes, with its outputs. Stopped, it ends all that they started."""
-    with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(run_one, path, root, f"{k} of {len(paths)}"): path
-                   for k, path in enumerate(paths, 1)}
-        try:
-            for done in as_completed(running):
-                if error := done.exception():
-                    print(f"{running[done].stem}: {error}", file=sys.stderr)
-                else:
-                    yield running[done], done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            while not all(each.done() for each in running):  # a kernel may just be starting
-                for process in psutil.Process().children(recursive=True):
-                    process.kill()
-                time.sleep(0.2)
-            raise
+def _environment(root: Path) -> dict[str, str]:
+    """What a chapter's kernel runs with: one thread, for two share the cores, and data wherever it starts."""
+    env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ
+    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        if os.path.isdir(env.get(name, "")):
+            env[name] = os.path.abspath(env[name])
+    return env | {"BOOK_ROOT": str(root), "PYTHONPATH": str(Path(__file__).parent)}
 
 
 WANTED = {"mnist": '"mnist"', "fashion-mnist": '"fashion-mnist"', "glue": "load_glue(", "bert": "load_bert_tokenizer("}
@@ -98,19 +89,9 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
-    shutil.rmtree(root / "_build" / "failed", ignore_errors=True)
-    kept = set()
-    for path, notebook in run(list(stale), jobs, root):
-        before, after = stale[path], digest(path, root)
-        # A chapter may have fetched its data. One that took a default instead is kept as one that found none.
-        state = before if any(record.get("note") for record in records_of(notebook)) else after
-        if before.split("-")[0] == after.split("-")[0]:
-            keep(notebook, place(path, state, root))
-            kept.add(path)
-        else:
-            print(f"{path.stem}: its sources changed while it ran, its outputs are not kept", file=sys.stderr)
-    print(f"{len(kept)} of {len(stale)} chapters passed", flush=True)
-    return [path.stem for path in stale if path not in kept]
+    failed = run(stale, jobs, root)
+    print(f"{len(stale) - len(failed)} of {len(stale)} chapters passed", flush=True)
+    return failed
 
 
 def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
@@ -124,8 +105,7 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
         failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
         gather(root)
     for stem in failed:
-        kept = Path("_build", "failed", f"{stem}.ipynb")
-        print(f"failed: {stem}" + f", kept in {kept}" * (root / kept).is_file(), file=sys.stderr)
+        print(f"failed: {stem}, kept in build/chapters/{stem}.ipynb", file=sys.stderr)
     return 1 if failed else 0
 
 
