@@ -218,7 +218,7 @@ def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, m
     notebook, copy = ran({"kind": "data", "source": "x", "note": note}), little_book / "01_good.ipynb"
     notebook.metadata["digest"] = "a-1"
     nbformat.write(notebook, copy)
-    monkeypatch.setattr(book_nbmake, "digest", lambda path, root: after)
+    monkeypatch.setattr(book_digest, "digest", lambda path, root: after)
     assert book_nbmake.keep_outputs(copy, little_book) == bool(kept) != copy.exists()
     assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(kept)
 

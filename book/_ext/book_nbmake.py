@@ -7,9 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-import nbformat
-from book_digest import digest
-from book_outputs import keep, place, records_of
+import pytest
 
 
 class Told:
@@ -46,6 +44,10 @@ def keep_outputs(copy: Path, root: Path) -> bool:
 
     Returns False, and leaves the copy where it is, where the chapter's sources have changed since.
     """
+    import nbformat  # here, for the workers need none of these, which take seconds to load
+    from book_digest import digest
+    from book_outputs import keep, place, records_of
+
     notebook = nbformat.read(copy, as_version=4)
     path = root / "notebooks" / f"{copy.stem}.md"
     before, after = notebook.metadata.pop("digest"), digest(path, root)
@@ -58,7 +60,8 @@ def keep_outputs(copy: Path, root: Path) -> bool:
     return True
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if not hasattr(config, "workerinput"):  # as each worker's has
         config.pluginmanager.unregister(name="terminalreporter")
         config.pluginmanager.register(Told(Path(os.environ["BOOK_ROOT"])))
