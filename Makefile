@@ -119,6 +119,7 @@ pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without out
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
 	@$(BIN)/ruff check --quiet mptlml mptlml_book tests benchmarks book/_ext
+	@$(BIN)/ruff format --check --quiet mptlml mptlml_book tests benchmarks book/_ext
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/typos
 	@said=$$($(BIN)/zizmor --offline .github 2>&1) || { echo "$$said"; exit 1; }

@@ -17,7 +17,9 @@ PROGRAMS = "score_your_own", "tools"
 
 def repeat(tables, week=""):
     week = week or "{}-{}".format(*date.today().isocalendar())
-    with tempfile.TemporaryDirectory() as folder:  # no network that lies there already is taken for a new one
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # no network that lies there already is taken for a new one
         results.NETWORKS = Path(folder)
         for name, table in tables.items():
             results.repeat(name, table, week)
@@ -35,4 +37,7 @@ else:
     elif name in TABLES:
         results.write(name, TABLES[name])
     else:
-        sys.exit("python -m benchmarks NAME, where NAME is one of: " + ", ".join(["repeat", *PROGRAMS, *TABLES]))
+        sys.exit(
+            "python -m benchmarks NAME, where NAME is one of: "
+            + ", ".join(["repeat", *PROGRAMS, *TABLES])
+        )

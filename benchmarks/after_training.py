@@ -33,8 +33,14 @@ def run(kind, num_steps, seed):
         net = MaskedTransformer(32, len(WORDS), generator=Generator().manual_seed(seed))
     else:
         net = network(kind, seed=seed, num_steps=num_steps, learning_rate=rate)
-    yield dict(kind=kind, num_steps=num_steps, rate=rate, seed=seed, **foretellers(net, seed=seed),
-               **afterwards(net, seed=seed))
+    yield dict(
+        kind=kind,
+        num_steps=num_steps,
+        rate=rate,
+        seed=seed,
+        **foretellers(net, seed=seed),
+        **afterwards(net, seed=seed),
+    )
 
 
 TABLES = {"after_training": Table(run, units)}

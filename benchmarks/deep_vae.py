@@ -41,20 +41,44 @@ def lines(data, noise, steps, scheme, seed):
     rows, held_out, _ = images(data)
     began = time.process_time()
     track = {"network": lambda vae: (copy.deepcopy(vae), time.process_time() - began)}
-    _, history = train(scheme, rows, seed=seed, num_steps=steps[-1], noise=None if noise == "learned" else noise,
-                       track=track, track_every=math.gcd(*steps))
+    _, history = train(
+        scheme,
+        rows,
+        seed=seed,
+        num_steps=steps[-1],
+        noise=None if noise == "learned" else noise,
+        track=track,
+        track_every=math.gcd(*steps),
+    )
     for step, (vae, seconds) in zip(history.at, history.tracked["network"], strict=True):
         if step in steps:
-            window = history.objective[:25] if step == 0 else history.objective[max(0, step - 50):step]
-            (train_score, first), (held_score, second) = (mean_lml(vae, x[:SCORED]) for x in (rows, held_out))
+            window = (
+                history.objective[:25] if step == 0 else history.objective[max(0, step - 50) : step]
+            )
+            (train_score, first), (held_score, second) = (
+                mean_lml(vae, x[:SCORED]) for x in (rows, held_out)
+            )
             each = []
             if data == DETAILED and step == LONG_RUN:
                 others = [mean_lml(vae, part)[0] for part in held_out[SCORED:].split(SCORED)]
-                each = [round(score, 1) for score in torch.cat([train_score, held_score, *others]).tolist()]
-            yield dict(data=data, noise=noise, scheme=scheme, num_steps=steps[-1], seed=seed, step=step,
-                       objective=np.mean(window), train=train_score.mean().item(), held_out=held_score.mean().item(),
-                       low=(torch.cat([first, second]) < 10).double().mean().item(), seconds=round(seconds),
-                       images=each)
+                each = [
+                    round(score, 1)
+                    for score in torch.cat([train_score, held_score, *others]).tolist()
+                ]
+            yield dict(
+                data=data,
+                noise=noise,
+                scheme=scheme,
+                num_steps=steps[-1],
+                seed=seed,
+                step=step,
+                objective=np.mean(window),
+                train=train_score.mean().item(),
+                held_out=held_score.mean().item(),
+                low=(torch.cat([first, second]) < 10).double().mean().item(),
+                seconds=round(seconds),
+                images=each,
+            )
 
 
 def metropolis_step(vae, x, z, log_likelihood, warmth, root, generator):
@@ -86,11 +110,16 @@ def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
         log_weight = rise * log_likelihood
         total = total + log_weight.logsumexp(0) - math.log(num_draws)
         chosen = multinomial(log_weight.softmax(0).T, num_draws, generator).T  # [S, N]
-        z, log_likelihood = z.gather(0, chosen[..., None].expand_as(z)), log_likelihood.gather(0, chosen)
+        z, log_likelihood = (
+            z.gather(0, chosen[..., None].expand_as(z)),
+            log_likelihood.gather(0, chosen),
+        )
         apart = z - z.mean(0)
         covariance = torch.einsum("sni,snj->nij", apart, apart) / num_draws
         root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(z.shape[-1]).to(z))
-        step = 2.4 / math.sqrt(z.shape[-1]) * root  # best for a normal density (Roberts, Gelman & Gilks 1997)
+        step = (
+            2.4 / math.sqrt(z.shape[-1]) * root
+        )  # best for a normal density (Roberts, Gelman & Gilks 1997)
         for _ in range(num_moves):
             z, log_likelihood = metropolis_step(vae, x, z, log_likelihood, warmth, step, generator)
     return total
@@ -109,8 +138,18 @@ def both_ways(scheme, steps):
 
 TABLES = {
     "deep_vae": Table(
-        lines, lambda: [(*run, scheme, seed) for *run, seeds, schemes in PLAN for seed in seeds for scheme in schemes],
-        lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]]),
-    "deep_vae_annealed": Table(both_ways, lambda: [(scheme, steps) for steps in (PAGE, LONG_RUN) for scheme in BOTH],
-                               lambda: images(DETAILED)[2]),
+        lines,
+        lambda: [
+            (*run, scheme, seed)
+            for *run, seeds, schemes in PLAN
+            for seed in seeds
+            for scheme in schemes
+        ],
+        lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]],
+    ),
+    "deep_vae_annealed": Table(
+        both_ways,
+        lambda: [(scheme, steps) for steps in (PAGE, LONG_RUN) for scheme in BOTH],
+        lambda: images(DETAILED)[2],
+    ),
 }

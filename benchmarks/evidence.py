@@ -52,19 +52,29 @@ def kept(name, make):
 
 # Coins ------------------------------------------------------------------------------------------------------
 
+
 def coins(prior, scheme, num_steps, seed):
     """The errors of a network over all data sets there are, one for each number of heads."""
     truth = study.Coins(*PRIORS[prior])
     size = study.FIXED_SIZE if scheme == "fixed 15%" else None
-    net = kept(f"coins {prior} {scheme} {num_steps} {seed}", lambda: study.train(
-        truth, seed=seed, num_steps=num_steps, size=size, distance="none")[0])
+    net = kept(
+        f"coins {prior} {scheme} {num_steps} {seed}",
+        lambda: study.train(truth, seed=seed, num_steps=num_steps, size=size, distance="none")[0],
+    )
     areas = areas_by_count(study.by_count(net))
     exact = areas_by_count(study.coins_by_count(truth))
     weight = np.exp(exact + study.log_binomial(N))  # probability of each number of heads
     error = areas - exact
     mean = weight @ error
-    yield dict(prior=prior, scheme=scheme, num_steps=num_steps, seed=seed, error=mean,
-               spread=np.sqrt(weight @ (error - mean) ** 2), areas=areas.tolist())
+    yield dict(
+        prior=prior,
+        scheme=scheme,
+        num_steps=num_steps,
+        seed=seed,
+        error=mean,
+        spread=np.sqrt(weight @ (error - mean) ** 2),
+        areas=areas.tolist(),
+    )
 
 
 def areas_by_count(chance):
@@ -72,11 +82,20 @@ def areas_by_count(chance):
 
 
 def coins_units():
-    return [(prior, scheme, num_steps, seed) for seed in SEEDS for prior in PRIORS
-            for scheme, num_steps in (("uniform sizes", 400), ("uniform sizes", 1600), ("fixed 15%", 400))]
+    return [
+        (prior, scheme, num_steps, seed)
+        for seed in SEEDS
+        for prior in PRIORS
+        for scheme, num_steps in (
+            ("uniform sizes", 400),
+            ("uniform sizes", 1600),
+            ("fixed 15%", 400),
+        )
+    ]
 
 
 # Regression -------------------------------------------------------------------------------------------------
+
 
 def truth_of(model):
     return study.regression(4, None) if model == UNKNOWN else study.regression(int(model))
@@ -84,13 +103,17 @@ def truth_of(model):
 
 def network(model, variant, seed):
     options = VARIANTS[variant]
-    return kept(f"regression {model} {variant} {seed}",
-                lambda: study.train(truth_of(model), seed=seed, **options)[0])
+    return kept(
+        f"regression {model} {variant} {seed}",
+        lambda: study.train(truth_of(model), seed=seed, **options)[0],
+    )
 
 
 def along_orders(net, x, seed):
     """Areas of rows [n, N] along orders of each row's own, the same for all networks: a RowEstimates."""
-    return estimate_area(net, x.long(), NUM_ORDERS * N, by_orders=True, generator=draws.seeded(seed, 5))
+    return estimate_area(
+        net, x.long(), NUM_ORDERS * N, by_orders=True, generator=draws.seeded(seed, 5)
+    )
 
 
 @torch.no_grad()
@@ -100,8 +123,11 @@ def regression(model, variant, seed):
     x = truth.sample(NUM_SETS, generator=draws.seeded(seed, 4))
     about = dict(model=model, variant=variant, seed=seed)
     yield about | reading("area", "its own", net, truth, x, seed)
-    yield about | dict(reading="leave one out", data="its own") | moments(
-        study.leave_one_out(net, x.long()) - study.leave_one_out(truth, x))
+    yield (
+        about
+        | dict(reading="leave one out", data="its own")
+        | moments(study.leave_one_out(net, x.long()) - study.leave_one_out(truth, x))
+    )
     if model != "2":
         return
     exact = truth.log_prob(x)
@@ -109,8 +135,11 @@ def regression(model, variant, seed):
     order = torch.arange(N - 1, -1, -1)[None]
     masks = estimate_area(net, ids, N, generator=generator).mean
     one = study.one_order(net, ids, generator)
-    for name, value in ("left to right", chain_rule(net, ids, order).sum(-1)[0]), \
-            ("one order", one), ("a mask per size", masks):
+    for name, value in (
+        ("left to right", chain_rule(net, ids, order).sum(-1)[0]),
+        ("one order", one),
+        ("a mask per size", masks),
+    ):
         yield about | dict(reading=name, data="its own") | moments(value.double() - exact)
     for name, rows in study.unlike(200, generator=generator).items():
         yield about | reading("area", name, net, truth, rows, seed)
@@ -125,17 +154,24 @@ def reading(name, data, net, truth, x, seed):
 def moments(error, spread=""):
     """Mean error over data sets [n], its standard error, its root mean square, and the spread over orders."""
     error = error.detach().double()
-    return dict(error=error.mean().item(), stderr=(error.std() / len(error)**0.5).item(),
-                rms=error.square().mean().sqrt().item(), orders=spread)
+    return dict(
+        error=error.mean().item(),
+        stderr=(error.std() / len(error) ** 0.5).item(),
+        rms=error.square().mean().sqrt().item(),
+        orders=spread,
+    )
 
 
 def regression_units():
     models = [*map(str, study.DEGREES), UNKNOWN]
     plain = [(model, "uniform sizes", seed) for seed in SEEDS for model in models]
-    return plain + [("2", variant, seed) for seed in SEEDS for variant in VARIANTS if variant != "uniform sizes"]
+    return plain + [
+        ("2", variant, seed) for seed in SEEDS for variant in VARIANTS if variant != "uniform sizes"
+    ]
 
 
 # Choosing a degree ------------------------------------------------------------------------------------------
+
 
 def data_sets(seed):
     """500 data sets [n, N], a hundred from each degree, and their degrees [n]."""
@@ -171,28 +207,40 @@ def choosing(seed):
         picked, posterior = score.argmax(-1), score.softmax(-1)
         mine = posterior.gather(-1, truth[:, None])
         top = posterior.max(-1).values
-        yield dict(seed=seed, score=name, right=(picked == truth).double().mean().item(),
-                   as_exact=(picked == best).double().mean().item(),
-                   log_score=mine.log().mean().item(),
-                   sure=top.mean().item(), degree=picked.double().mean().item(),
-                   by_degree=[(picked == degree).double().mean().item() for degree in study.DEGREES])
+        yield dict(
+            seed=seed,
+            score=name,
+            right=(picked == truth).double().mean().item(),
+            as_exact=(picked == best).double().mean().item(),
+            log_score=mine.log().mean().item(),
+            sure=top.mean().item(),
+            degree=picked.double().mean().item(),
+            by_degree=[(picked == degree).double().mean().item() for degree in study.DEGREES],
+        )
 
 
 @torch.no_grad()
 def sets():
     x, truth = data_sets(SEEDS[0])
     found = scores(SEEDS[0])
-    for row, degree, exact, area in zip(x, truth, found["exact evidence"], found["area"], strict=True):
+    for row, degree, exact, area in zip(
+        x, truth, found["exact evidence"], found["area"], strict=True
+    ):
         answers = "".join(str(int(value)) for value in row)
-        yield dict(answers=f"x{answers}", degree=int(degree), exact=exact.tolist(), area=area.tolist())
+        yield dict(
+            answers=f"x{answers}", degree=int(degree), exact=exact.tolist(), area=area.tolist()
+        )
 
 
 # The width of a prior ---------------------------------------------------------------------------------------
 
+
 @torch.no_grad()
 def widths(seed):
     """For groups of 20 data sets with one true width, the width that the exact evidence picks, and the area."""
-    net = kept(f"widths {seed}", lambda: study.train_told(2, seed=seed, num_steps=3 * study.NUM_STEPS))
+    net = kept(
+        f"widths {seed}", lambda: study.train_told(2, seed=seed, num_steps=3 * study.NUM_STEPS)
+    )
     told = [study.Told(net, which) for which in range(len(study.WIDTHS))]
     exact = [study.regression(2, width) for width in study.WIDTHS]
     generator = draws.seeded(seed, 8)
@@ -200,14 +248,25 @@ def widths(seed):
         which = group % len(study.WIDTHS)
         x = exact[which].sample(GROUP, generator=generator)
         evidence = [model.log_prob(x).sum().item() for model in exact]
-        area = [estimate_area(each, x.long(), 2 * N, by_orders=True,
-                              generator=draws.seeded(seed, 9)).mean.sum().item() for each in told]
-        yield dict(seed=seed, group=group, width=study.WIDTHS[which],
-                   by_evidence=study.WIDTHS[int(np.argmax(evidence))],
-                   by_area=study.WIDTHS[int(np.argmax(area))], evidence=evidence, area=area)
+        area = [
+            estimate_area(each, x.long(), 2 * N, by_orders=True, generator=draws.seeded(seed, 9))
+            .mean.sum()
+            .item()
+            for each in told
+        ]
+        yield dict(
+            seed=seed,
+            group=group,
+            width=study.WIDTHS[which],
+            by_evidence=study.WIDTHS[int(np.argmax(evidence))],
+            by_area=study.WIDTHS[int(np.argmax(area))],
+            evidence=evidence,
+            area=area,
+        )
 
 
 # The field's own tool ---------------------------------------------------------------------------------------
+
 
 @torch.no_grad()
 def nested(row):
@@ -215,7 +274,7 @@ def nested(row):
     import dynesty
 
     truth = truth_of(UNKNOWN)
-    x = truth.sample(NUM_NESTED, generator=draws.seeded(10))[row:row + 1]
+    x = truth.sample(NUM_NESTED, generator=draws.seeded(10))[row : row + 1]
     sign, basis = np.where(x[0].numpy() > 0, 1, -1), study.design(4)
 
     def log_likelihood(point):
@@ -223,20 +282,29 @@ def nested(row):
 
     def from_prior(uniform):
         normal = study.norm.ppf(uniform)
-        return np.append(study.WIDTH * 2**normal[5] * normal[:5], normal[5])
+        return np.append(study.WIDTH * 2 ** normal[5] * normal[:5], normal[5])
 
     began = time.perf_counter()
-    sampler = dynesty.NestedSampler(log_likelihood, from_prior, 6, rstate=np.random.default_rng(row))
+    sampler = dynesty.NestedSampler(
+        log_likelihood, from_prior, 6, rstate=np.random.default_rng(row)
+    )
     sampler.run_nested(print_progress=False)
     seconds = time.perf_counter() - began
-    line = dict(row=row, exact=study.regression(4, None, 17).log_prob(x).item(),
-                nested=sampler.results.logz[-1], nested_error=sampler.results.logzerr[-1],
-                nested_seconds=seconds)
+    line = dict(
+        row=row,
+        exact=study.regression(4, None, 17).log_prob(x).item(),
+        nested=sampler.results.logz[-1],
+        nested_error=sampler.results.logzerr[-1],
+        nested_seconds=seconds,
+    )
     net = network(UNKNOWN, "uniform sizes", SEEDS[0])
     began = time.perf_counter()
     area = along_orders(net, x, row)
-    yield line | dict(area=area.mean.item(), area_error=area.stderr.item(),
-                      area_seconds=time.perf_counter() - began)
+    yield line | dict(
+        area=area.mean.item(),
+        area_error=area.stderr.item(),
+        area_seconds=time.perf_counter() - began,
+    )
 
 
 TABLES = {

@@ -29,7 +29,9 @@ from . import results
 from .results import Table
 
 RATES, TUNING_SEEDS, FIRST_SEED = (5e-3, 1e-2, 2e-2, 4e-2), (101, 102, 103), 11
-CARRY_RATE = 3e-4  # the highest of 3e-4, 1e-3, 3e-3 at which uniform validation networks lose nothing
+CARRY_RATE = (
+    3e-4  # the highest of 3e-4, 1e-3, 3e-3 at which uniform validation networks lose nothing
+)
 TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
 
 
@@ -63,12 +65,19 @@ def seeds(number):
 def tuned(criterion="own"):
     """The best rate of each scheme over the seeds of tuning, by "gap" (the area) or by its "own" loss."""
     runs = pd.read_csv(results.FOLDER / "known_language_tuning.csv", comment="#")
-    return runs.pivot_table(criterion, "scheme", "rate").loc[list(study.SCHEMES)].idxmax(axis=1).to_dict()
+    return (
+        runs.pivot_table(criterion, "scheme", "rate")
+        .loc[list(study.SCHEMES)]
+        .idxmax(axis=1)
+        .to_dict()
+    )
 
 
 def network(scheme, seed, **options):
     """A network of the study, from a file that its name describes; by default with the rate of its own loss."""
-    options = dict(seed=seed, num_steps=study.NUM_STEPS, learning_rate=None, **study.SMALL) | options
+    options = (
+        dict(seed=seed, num_steps=study.NUM_STEPS, learning_rate=None, **study.SMALL) | options
+    )
     options["learning_rate"] = options["learning_rate"] or tuned()[scheme]
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in options.items())]
     file = results.NETWORKS / f"{', '.join(words)}.pt"
@@ -85,13 +94,20 @@ def units(group):
     number, schemes, times, _ = PLAN[group]
     num_steps = round(times * study.NUM_STEPS)
     if group == "tuning":
-        return [(scheme, num_steps, rate, seed) for seed in TUNING_SEEDS for scheme in schemes for rate in RATES]
+        return [
+            (scheme, num_steps, rate, seed)
+            for seed in TUNING_SEEDS
+            for scheme in schemes
+            for rate in RATES
+        ]
     own, by_area = tuned(), tuned("gap")
     if group == "area":
         rates = {scheme: by_area[scheme] for scheme in schemes if by_area[scheme] != own[scheme]}
     else:
         rates = {scheme: own.get(scheme, own["fixed 15%"]) for scheme in schemes}
-    return [(scheme, num_steps, rate, seed) for seed in seeds(number) for scheme, rate in rates.items()]
+    return [
+        (scheme, num_steps, rate, seed) for seed in seeds(number) for scheme, rate in rates.items()
+    ]
 
 
 def run(group, scheme, num_steps, rate, seed):
@@ -102,8 +118,18 @@ def run(group, scheme, num_steps, rate, seed):
         then = scheme if group == "stay" else "uniform sizes"
         net = study.carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
     found = study.read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders)
-    yield dict(scheme=scheme, num_tokens=32, **study.SMALL, num_steps=num_steps, rate=rate, seed=seed,
-               carried=carried, **dict.fromkeys(("best order", "mixture", "spread"), "") | found)
+    yield dict(
+        scheme=scheme,
+        num_tokens=32,
+        **study.SMALL,
+        num_steps=num_steps,
+        rate=rate,
+        seed=seed,
+        carried=carried,
+        **dict.fromkeys(("best order", "mixture", "spread"), "") | found,
+    )
 
 
-TABLES = {f"known_language_{group}": Table(partial(run, group), partial(units, group)) for group in PLAN}
+TABLES = {
+    f"known_language_{group}": Table(partial(run, group), partial(units, group)) for group in PLAN
+}

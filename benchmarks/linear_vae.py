@@ -37,8 +37,16 @@ FROM_OPTIMUM = dict(passes=100, spacing=0.12, rate=0.05)
 def runs(data, seed):
     """The lines of all runs of one seed on one data set."""
     for scheme, passes, begun, lml, at_15 in trained(BinaryImages(data), seed):
-        yield dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun, train=lml[0],
-                   held_out=lml[1], at_15=at_15)
+        yield dict(
+            data=data,
+            scheme=scheme,
+            seed=seed,
+            passes=passes,
+            begun=begun,
+            train=lml[0],
+            held_out=lml[1],
+            at_15=at_15,
+        )
 
 
 def end(pictures, weight, bias, seed):
@@ -74,22 +82,43 @@ def short_runs(data, objective, seed):
     ends = study.mean_lml(pictures, pictures.model(run.weight, run.bias))
     for before, step, lml in zip([0, *at], at, run.history.tracked["lml"], strict=False):
         train, held_out = ends if step == at[-1] else ("", "")
-        yield dict(data=data, objective=objective, seed=seed, passes=step * study.PASSES // at[-1],
-                   seen=np.mean(values[before:max(1, step)]), lml=float(lml), train=train, held_out=held_out)
+        yield dict(
+            data=data,
+            objective=objective,
+            seed=seed,
+            passes=step * study.PASSES // at[-1],
+            seen=np.mean(values[before : max(1, step)]),
+            lml=float(lml),
+            train=train,
+            held_out=held_out,
+        )
 
 
 def scripts_runs(data, grid, objective, seed):
     """The line of one run in the way of the scripts."""
     pictures = BinaryImages(data)
-    weight, bias = study.train_as_scripts(objective, pictures, seed=seed, grid=grid)  # of all pixels
+    weight, bias = study.train_as_scripts(
+        objective, pictures, seed=seed, grid=grid
+    )  # of all pixels
     if grid == "shifted":  # there pixels that are never white stay as they were
         model, read = pictures.model(weight[pictures.used], bias[pictures.used]), ""
     else:
         weight, bias = weight.double(), bias.double()
-        model, own = (LinearVAE(weight, bias, rule) for rule in (SCORING, study.scripts_rule(int(grid.split()[0]))))
+        model, own = (
+            LinearVAE(weight, bias, rule)
+            for rule in (SCORING, study.scripts_rule(int(grid.split()[0])))
+        )
         read = own.log_prob(pictures.train.double()).mean().item()
     train, held_out = study.mean_lml(pictures, model)
-    yield dict(data=data, grid=grid, objective=objective, seed=seed, train=train, held_out=held_out, read=read)
+    yield dict(
+        data=data,
+        grid=grid,
+        objective=objective,
+        seed=seed,
+        train=train,
+        held_out=held_out,
+        read=read,
+    )
 
 
 def scripts_units():
@@ -97,12 +126,18 @@ def scripts_units():
     for grid, objective in product(study.GRIDS[::-1], study.SCRIPTS):
         own = grid == "4 × 4" and objective in ("joint", "elbo")
         if grid == "4 × 4" or objective != "elbo":
-            yield from (("mnist", grid, objective, seed) for seed in SCRIPTS_SEEDS[:5 if own else 2])
+            yield from (
+                ("mnist", grid, objective, seed) for seed in SCRIPTS_SEEDS[: 5 if own else 2]
+            )
     yield from (("fashion-mnist", "4 × 4", "joint", seed) for seed in SCRIPTS_SEEDS)
     yield from (("fashion-mnist", "4 × 4", "conditional", seed) for seed in SCRIPTS_SEEDS[:2])
 
 
-TABLES = {name: Table(run, units, lambda data=data: map(BinaryImages, data)) for name, run, units, data in (
-    ("linear_vae", runs, lambda: product(DATA, SEEDS), DATA),
-    ("linear_vae_page", short_runs, lambda: product(DATA, OBJECTIVES, SEEDS), DATA),
-    ("linear_vae_scripts", scripts_runs, scripts_units, DATA[:2]))}
+TABLES = {
+    name: Table(run, units, lambda data=data: map(BinaryImages, data))
+    for name, run, units, data in (
+        ("linear_vae", runs, lambda: product(DATA, SEEDS), DATA),
+        ("linear_vae_page", short_runs, lambda: product(DATA, OBJECTIVES, SEEDS), DATA),
+        ("linear_vae_scripts", scripts_runs, scripts_units, DATA[:2]),
+    )
+}

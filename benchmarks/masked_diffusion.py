@@ -46,7 +46,9 @@ def orders(scheme, rate, seed):
     """The lines of a network."""
     net, truth, generator = network(scheme, seed), language(), draws.seeded(seed, 3)
     texts = truth.sample(NUM_TEXTS, generator=generator)
-    readings = chain(noise(net, texts[:NOISE_TEXTS], generator), ways_to_write(net, truth, texts, generator))
+    readings = chain(
+        noise(net, texts[:NOISE_TEXTS], generator), ways_to_write(net, truth, texts, generator)
+    )
     for reading in readings:
         yield dict(scheme=scheme, rate=rate, seed=seed) | dict(zip(READING, reading, strict=True))
 
@@ -55,7 +57,11 @@ def noise(net, texts, generator):
     """A READING of each way to an area, without places and error."""
     length = net.num_tokens
     moments = study.score_moments(net, texts, NUM_MASKS, generator=generator)
-    along = chain_rule(net, texts, random_orders(length, NUM_ORDERS, generator=generator)).sum(-1).double()
+    along = (
+        chain_rule(net, texts, random_orders(length, NUM_ORDERS, generator=generator))
+        .sum(-1)
+        .double()
+    )
     yield "strata", "", length, study.by_size(moments, length, strata=length).mean() ** 0.5, ""
     yield "chain rule", "", length, along.var(0).mean().item() ** 0.5, ""
 
@@ -64,14 +70,26 @@ def ways_to_write(net, truth, texts, generator):
     """Each READING of what the network writes and reads."""
     for places, passes in product(study.PLACES, (8, net.num_tokens)):
         steps = equal_steps(net.num_tokens, passes)
-        own, log_q = study.unmask(net, steps, places=places, num_rows=NUM_TEXTS, generator=generator)
+        own, log_q = study.unmask(
+            net, steps, places=places, num_rows=NUM_TEXTS, generator=generator
+        )
         own_p = truth.log_prob(own)
         found = {"log p": own_p}
         if places != "surest word":
             read = study.unmask(net, steps, texts, places=places, generator=generator)[1]
-            found |= {"log q": log_q, "writes": log_q - own_p, "reads": truth.log_prob(texts) - read}
+            found |= {
+                "log q": log_q,
+                "writes": log_q - own_p,
+                "reads": truth.log_prob(texts) - read,
+            }
         for reading, value in found.items():
-            yield reading, places, passes, value.mean().item(), value.std().item() / len(value) ** 0.5
+            yield (
+                reading,
+                places,
+                passes,
+                value.mean().item(),
+                value.std().item() / len(value) ** 0.5,
+            )
 
 
 def text_of(name):
@@ -90,7 +108,9 @@ def scores(model, text, generator):
     """(1/m) sum_j log p(x_j | x_R) under masks of every size, nats per token [D, masks]; the last has one mask."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat_interleave(MASKS)
     parts = random_masks(model.num_tokens, sizes, generator=generator).split(256)
-    found = torch.cat([ask(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts])
+    found = torch.cat(
+        [ask(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts]
+    )
     return found.reshape(-1, MASKS).numpy()
 
 
@@ -100,24 +120,50 @@ def passes(name):
     model, text = text_of(name)
     size, table = model.num_tokens, scores(model, text, generator)
     deviation = table.std(1, ddof=1)
-    along = chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
+    along = (
+        chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
+    )
     moments = study.Moments(table.mean(1)[None], deviation[None] ** 2)
     spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
-    variance = {"sizes spread evenly": size * (deviation**2).sum(), "rates spread evenly": spread,
-                "orders": size * along.var().item(), "noise known": deviation.sum() ** 2}
+    variance = {
+        "sizes spread evenly": size * (deviation**2).sum(),
+        "rates spread evenly": spread,
+        "orders": size * along.var().item(),
+        "noise known": deviation.sum() ** 2,
+    }
 
     def line(error, way, passes, found="", bias="", covered=""):
-        return dict(text=name, tokens=size, error=error, way=way, passes=round(passes), found=found, bias=bias,
-                    covered=covered)
+        return dict(
+            text=name,
+            tokens=size,
+            error=error,
+            way=way,
+            passes=round(passes),
+            found=found,
+            bias=bias,
+            covered=covered,
+        )
 
     for error in ERRORS:
         for way, value in variance.items():
             yield line(error, way, max(value / error**2, size if way == "orders" else 1))
-        found = areas(lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
-                      np.full(REPEATS, size), 10**7, error, generator)
+        found = areas(
+            lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
+            np.full(REPEATS, size),
+            10**7,
+            error,
+            generator,
+        )
         away = found.mean - table.mean(1).sum()
         covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
-        yield line(error, "error=", found.draws.mean(), (away**2).mean() ** 0.5, away.mean(), covered.mean())
+        yield line(
+            error,
+            "error=",
+            found.draws.mean(),
+            (away**2).mean() ** 0.5,
+            away.mean(),
+            covered.mean(),
+        )
 
 
 def networks():
@@ -125,5 +171,7 @@ def networks():
     return [(scheme, rates[scheme], seed) for seed in seeds(NUM_SEEDS) for scheme in TWO]
 
 
-TABLES = {"masked_diffusion_orders": Table(orders, networks),
-          "masked_diffusion_passes": Table(passes, lambda: [(name,) for name in TEXTS])}
+TABLES = {
+    "masked_diffusion_orders": Table(orders, networks),
+    "masked_diffusion_passes": Table(passes, lambda: [(name,) for name in TEXTS]),
+}

@@ -14,10 +14,15 @@ def run(data, seed):
     """The lines of all runs from one start."""
     rows, _ = study.split(load_images(data))
     history = study.by_em(rows, seed)
-    ends = {scheme: study.train(scheme, rows, seed=seed).tracked["lml"][-1] for scheme in study.SCHEMES}
+    ends = {
+        scheme: study.train(scheme, rows, seed=seed).tracked["lml"][-1] for scheme in study.SCHEMES
+    }
     for scheme, lml in (("start", history[0]), ("EM", history[-1]), *ends.items()):
         yield dict(data=data, seed=seed, scheme=scheme, lml=lml)
 
 
-TABLES = {"masked_mixture": Table(run, lambda: [("digits", seed) for seed in range(1, 13)],
-                                  lambda: [load_images("digits")])}
+TABLES = {
+    "masked_mixture": Table(
+        run, lambda: [("digits", seed) for seed in range(1, 13)], lambda: [load_images("digits")]
+    )
+}

@@ -49,7 +49,13 @@ def units(*networks, some=False):
     """Networks that are at hand, each with the names of its sequences: of chains, those of its kind."""
     for network in networks:
         texts = study.reactions() if network in ("RXNMapper", "rxnfp") else chains().texts
-        kinds = [network.split()[1]] if network.startswith("Sapiens") else ["heavy", "light"] if some else [""]
+        kinds = (
+            [network.split()[1]]
+            if network.startswith("Sapiens")
+            else ["heavy", "light"]
+            if some
+            else [""]
+        )
         for kind in kinds if load(network) else []:
             names = [name for name in texts if name.endswith(kind)]
             for name in spread_out(names, NUM_SOME) if some and names else names:
@@ -60,23 +66,37 @@ def scores(num_orders, network, name):
     """The one line of a sequence."""
     lm, text = load(network), (study.reactions() | chains().texts)[name]
     length = len(lm.encode(text))
-    curve = lm.curve(text, spaced_sizes(length, NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))
+    curve = lm.curve(
+        text, spaced_sizes(length, NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13)
+    )
     area = curve.area()
     ahead = torch.arange(length - 1, -1, -1)[None]
     orders = random_orders(length, num_orders, generator=seeded(13, 1)) if num_orders else ahead[:0]
     sums = lm.chain_rule(text, torch.cat([ahead, orders])).sum(-1).tolist()
     expects, gets = zip(*(belief(lm, text, rate) for rate in BELIEFS), strict=True)
-    yield dict(network=network, name=name, tokens=length, area=area.mean, area_error=area.stderr,
-               pseudo_log_likelihood=lm.pseudo_log_likelihood([text]).item(), left_to_right=sums[0], orders=sums[1:],
-               sizes=curve.sizes.tolist(), curve=curve.scores.flatten().tolist(), expects=list(expects),
-               gets=list(gets))
+    yield dict(
+        network=network,
+        name=name,
+        tokens=length,
+        area=area.mean,
+        area_error=area.stderr,
+        pseudo_log_likelihood=lm.pseudo_log_likelihood([text]).item(),
+        left_to_right=sums[0],
+        orders=sums[1:],
+        sizes=curve.sizes.tolist(),
+        curve=curve.scores.flatten().tolist(),
+        expects=list(expects),
+        gets=list(gets),
+    )
 
 
 def belief(lm, text, rate):
     """What the network expects of a text and what it gets, nats per hidden token, under one mask."""
     observed, answer = guesses(lm, text, rate, seeded(7))
     answer, true = answer[~observed].double(), lm.encode(text)[~observed]
-    return (answer.exp() * answer).sum(1).mean().item(), answer.gather(1, true[:, None]).mean().item()
+    return (answer.exp() * answer).sum(1).mean().item(), answer.gather(
+        1, true[:, None]
+    ).mean().item()
 
 
 def markov(weight):
@@ -84,39 +104,93 @@ def markov(weight):
     words = {name: re.findall(study.SMILES, text) for name, text in study.reactions().items()}
     for name in words:
         others = [text for other, text in words.items() if other != name]
-        yield dict(weight=weight, name=name, tokens=len(words[name]),
-                   log_prob=study.by_markov(others, [words[name]], study.NUM_WORDS, weight)[0])
+        yield dict(
+            weight=weight,
+            name=name,
+            tokens=len(words[name]),
+            log_prob=study.by_markov(others, [words[name]], study.NUM_WORDS, weight)[0],
+        )
 
 
 def copying(kind, keep, jump):
     """The lines of one kind of chain: each under the copies of all others that are not the same."""
     texts = {name: text for name, text in chains().texts.items() if name.endswith(kind)}
     for name, text in texts.items():
-        yield dict(kind=kind, keep=keep, jump=jump, name=name, tokens=len(text.split()), log_prob=study.by_copying(
-            [other for other in texts.values() if other != text], text, keep, jump))
+        yield dict(
+            kind=kind,
+            keep=keep,
+            jump=jump,
+            name=name,
+            tokens=len(text.split()),
+            log_prob=study.by_copying(
+                [other for other in texts.values() if other != text], text, keep, jump
+            ),
+        )
 
 
-RECIPES = ("fixed 15%", "15%, 80/10/10", *known_language.RECIPES, f"then {known_language.RECIPES[0]}")
+RECIPES = (
+    "fixed 15%",
+    "15%, 80/10/10",
+    *known_language.RECIPES,
+    f"then {known_language.RECIPES[0]}",
+)
 
 
 def recipe(name, times, seed):
     """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
     num_steps, rate = times * known_language.NUM_STEPS, tuned()["fixed 15%"]
-    first, then = ("fixed 15%", known_language.RECIPES[0]) if name.startswith("then") else (name, "")
+    first, then = (
+        ("fixed 15%", known_language.RECIPES[0]) if name.startswith("then") else (name, "")
+    )
     net = trained(first, seed, num_steps=num_steps, learning_rate=rate)
     if then:
-        net = known_language.carry_on(net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10)
-    yield dict(recipe=name, times=times, seed=seed, rate=rate,
-               **known_language.read_network(net, "fixed 15%", seed=seed, num_orders=0),
-               **known_language.read_right_end(net, seed=seed))
+        net = known_language.carry_on(
+            net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10
+        )
+    yield dict(
+        recipe=name,
+        times=times,
+        seed=seed,
+        rate=rate,
+        **known_language.read_network(net, "fixed 15%", seed=seed, num_orders=0),
+        **known_language.read_right_end(net, seed=seed),
+    )
 
 
-TABLES = {f"networks_{name}": Table(*parts) for name, parts in {
-    "reactions": (partial(scores, 2), lambda: sorted(units("RXNMapper", "rxnfp"), key=lambda unit: unit[1])),
-    "chains": (partial(scores, 2), lambda: [*units("Sapiens heavy", "Sapiens light")], lambda: [chains()]),
-    "antiberty": (partial(scores, 0), lambda: [*units("AntiBERTy", some=True)], lambda: [chains()]),
-    "markov": (markov, lambda: [(weight,) for weight in WEIGHTS]),
-    "copying": (copying, lambda: [(kind, keep, jump) for kind in ("heavy", "light") for keep in KEEPS for jump in JUMPS
-                                  if chains().texts], lambda: [chains()]),
-    "recipes": (recipe, lambda: [(name, times, seed) for times in (1, 4) for seed in seeds(5) for name in RECIPES]),
-}.items()}
+TABLES = {
+    f"networks_{name}": Table(*parts)
+    for name, parts in {
+        "reactions": (
+            partial(scores, 2),
+            lambda: sorted(units("RXNMapper", "rxnfp"), key=lambda unit: unit[1]),
+        ),
+        "chains": (
+            partial(scores, 2),
+            lambda: [*units("Sapiens heavy", "Sapiens light")],
+            lambda: [chains()],
+        ),
+        "antiberty": (
+            partial(scores, 0),
+            lambda: [*units("AntiBERTy", some=True)],
+            lambda: [chains()],
+        ),
+        "markov": (markov, lambda: [(weight,) for weight in WEIGHTS]),
+        "copying": (
+            copying,
+            lambda: [
+                (kind, keep, jump)
+                for kind in ("heavy", "light")
+                for keep in KEEPS
+                for jump in JUMPS
+                if chains().texts
+            ],
+            lambda: [chains()],
+        ),
+        "recipes": (
+            recipe,
+            lambda: [
+                (name, times, seed) for times in (1, 4) for seed in seeds(5) for name in RECIPES
+            ],
+        ),
+    }.items()
+}

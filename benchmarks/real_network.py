@@ -47,7 +47,9 @@ LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 COLUMNS = [f"at {rate:g}" for rate in study.RATES]
 SHOWN_RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1)
 NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
-EQUAL_STEPS = 84  # of a fixed 15%: 14.4 of 96 residues each, as uniform sizes have 48.5 in each of 25
+EQUAL_STEPS = (
+    84  # of a fixed 15%: 14.4 of 96 residues each, as uniform sizes have 48.5 in each of 25
+)
 
 
 @cache
@@ -72,20 +74,44 @@ def before(choosing):
     return study.read_curve(network(), genes_of(choosing))
 
 
-def repair(scheme, seed, learning_rate=study.LEARNING_RATE, num_steps=study.NUM_STEPS, *, choosing=False,
-           scratch=False):
+def repair(
+    scheme,
+    seed,
+    learning_rate=study.LEARNING_RATE,
+    num_steps=study.NUM_STEPS,
+    *,
+    choosing=False,
+    scratch=False,
+):
     """The lines of one run; scratch: from random weights."""
     lm, stages = study.load_network().lm, count(int(scratch))
     if scratch:
         lm = MaskedLM.random(lm.model.config, lm.tokenizer, seed=seed)
     history = study.fine_tune(
-        lm, study.load_sequences().trained, scheme, seed=seed, num_steps=num_steps, learning_rate=learning_rate,
-        track={"curve": lambda: study.read_curve(lm, genes_of(choosing)) if next(stages) else before(choosing)})
+        lm,
+        study.load_sequences().trained,
+        scheme,
+        seed=seed,
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        track={
+            "curve": lambda: (
+                study.read_curve(lm, genes_of(choosing)) if next(stages) else before(choosing)
+            )
+        },
+    )
     for step, curve in zip(history.at, history.tracked["curve"], strict=True):
         for gene, tokens in enumerate(curve.lengths):
-            yield dict(scheme=scheme, seed=seed, learning_rate=learning_rate, step=step, gene=gene, tokens=tokens,
-                       objective=history.objective[min(step, num_steps - 1)],
-                       **dict(zip(COLUMNS, curve.scores[:, gene].tolist(), strict=True)))
+            yield dict(
+                scheme=scheme,
+                seed=seed,
+                learning_rate=learning_rate,
+                step=step,
+                gene=gene,
+                tokens=tokens,
+                objective=history.objective[min(step, num_steps - 1)],
+                **dict(zip(COLUMNS, curve.scores[:, gene].tolist(), strict=True)),
+            )
 
 
 def longer():
@@ -93,17 +119,31 @@ def longer():
     runs = pd.read_csv(results.FOLDER / "real_network_rates.csv", comment="#")
     runs = runs[runs.step == study.NUM_STEPS]
     curves = RateCurve(np.array(study.RATES), runs[COLUMNS].to_numpy().T, runs.tokens.to_numpy())
-    areas = pd.Series(curves.row_areas, runs.index).groupby([runs.scheme, runs.learning_rate]).mean()
+    areas = (
+        pd.Series(curves.row_areas, runs.index).groupby([runs.scheme, runs.learning_rate]).mean()
+    )
     rates = areas.unstack().idxmax(axis=1)
-    return [(scheme, seed, rates[scheme], 2 * study.NUM_STEPS) for scheme in study.SCHEMES for seed in SEEDS]
+    return [
+        (scheme, seed, rates[scheme], 2 * study.NUM_STEPS)
+        for scheme in study.SCHEMES
+        for seed in SEEDS
+    ]
 
 
 def areas_of(lm, text):
     """Fields of a text, and its curve, always under the same masks."""
-    curve = lm.curve(text, spaced_sizes(len(lm.encode(text)), NUM_SIZES), num_masks=NUM_MASKS, generator=seeded(13))
+    curve = lm.curve(
+        text,
+        spaced_sizes(len(lm.encode(text)), NUM_SIZES),
+        num_masks=NUM_MASKS,
+        generator=seeded(13),
+    )
     area = curve.area()
-    return dict(area=area.mean, area_error=area.stderr,
-                pseudo_log_likelihood=lm.pseudo_log_likelihood([text]).item()), curve
+    return dict(
+        area=area.mean,
+        area_error=area.stderr,
+        pseudo_log_likelihood=lm.pseudo_log_likelihood([text]).item(),
+    ), curve
 
 
 def along(lm, text, *orders):
@@ -117,10 +157,19 @@ def scores(name):
     text = study.scored()[name]
     length = len(network().encode(text))
     fields, curve = areas_of(network(), text)
-    orders = random_orders(length, NUM_ORDERS, generator=seeded(13, 1)) if name in study.chains() else []
+    orders = (
+        random_orders(length, NUM_ORDERS, generator=seeded(13, 1)) if name in study.chains() else []
+    )
     sums = along(network(), text, *orders).sum(-1).tolist()
-    yield dict(name=name, tokens=length, **fields, left_to_right=sums[0], orders=sums[1:],
-               sizes=curve.sizes.tolist(), curve=curve.scores.flatten().tolist())
+    yield dict(
+        name=name,
+        tokens=length,
+        **fields,
+        left_to_right=sums[0],
+        orders=sums[1:],
+        sizes=curve.sizes.tolist(),
+        curve=curve.scores.flatten().tolist(),
+    )
 
 
 def ahead(name):
@@ -133,13 +182,24 @@ def lookup(texts, keep):
     """The lines of a mixture, of all training genes or of those that a seed reads."""
     some = study.load_sequences().trained
     some = some if texts == "all" else study.seen(some, texts)
-    others = {f"{name} {k}": text for name, choosing in (("gene", False), ("choosing", True))
-              for k, text in enumerate(genes_of(choosing))} | study.chains()
-    found = (list(answer(some, [*others.values()], keep)) for answer in (study.looked_up, study.by_genes))
+    others = {
+        f"{name} {k}": text
+        for name, choosing in (("gene", False), ("choosing", True))
+        for k, text in enumerate(genes_of(choosing))
+    } | study.chains()
+    found = (
+        list(answer(some, [*others.values()], keep)) for answer in (study.looked_up, study.by_genes)
+    )
     for name, curve, places in zip(others, *found, strict=True):
         ahead = places.tolist() if texts == "all" and name in study.scored() else ""
-        yield dict(texts=texts, keep=keep, name=name, tokens=len(places),
-                   **dict(zip(COLUMNS, curve.tolist(), strict=True)), places=ahead)
+        yield dict(
+            texts=texts,
+            keep=keep,
+            name=name,
+            tokens=len(places),
+            **dict(zip(COLUMNS, curve.tolist(), strict=True)),
+            places=ahead,
+        )
 
 
 def trained(seed):
@@ -153,7 +213,12 @@ def after(seed):
     """The lines of one seed."""
     lm = trained(seed)
     for name, text in study.scored().items():
-        line = dict(seed=seed, name=name, tokens=len(lm.encode(text)), left_to_right=along(lm, text).sum().item())
+        line = dict(
+            seed=seed,
+            name=name,
+            tokens=len(lm.encode(text)),
+            left_to_right=along(lm, text).sum().item(),
+        )
         if name in study.chains():
             fields, curve = areas_of(lm, text)
             line |= fields | {"at 1": float(curve.mean[-1])}
@@ -173,22 +238,43 @@ def guesses(gene):
                 answers = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed[None])[0]
             for place, word, answer in zip(hidden, ids[hidden], answers[hidden], strict=True):
                 best = answer.topk(3)
-                yield dict(network=name, hidden=size, place=int(place) + 1, residue=words[word],
-                           guesses=[words[w] for w in best.indices], chances=best.values.exp().tolist(),
-                           score=answer[word].item())
+                yield dict(
+                    network=name,
+                    hidden=size,
+                    place=int(place) + 1,
+                    residue=words[word],
+                    guesses=[words[w] for w in best.indices],
+                    chances=best.values.exp().tolist(),
+                    score=answer[word].item(),
+                )
 
 
-TABLES = {f"real_network_{name}": Table(*parts) for name, parts in {
-    "repair": (repair, lambda: [(scheme, seed) for scheme in study.SCHEMES for seed in SEEDS]),
-    "rates": (partial(repair, choosing=True), lambda: [(scheme, SEED_OF_RATES, rate) for scheme in study.SCHEMES
-                                                       for rate in LEARNING_RATES]),
-    "longer": (repair, longer),
-    "control": (repair, lambda: [("fixed 15%", seed, study.LEARNING_RATE, EQUAL_STEPS) for seed in SEEDS]),
-    "scratch": (partial(repair, scratch=True), lambda: [
-        ("uniform sizes", seed, 10 * study.LEARNING_RATE, 4 * study.NUM_STEPS) for seed in SEEDS]),
-    "scores": (scores, lambda: [(name,) for name in study.scored()]),
-    "ahead": (ahead, lambda: [(name,) for name in study.scored()]),
-    "lookup": (lookup, lambda: [(texts, keep) for texts in ("all", *SEEDS) for keep in KEEPS]),
-    "after": (after, lambda: [(seed,) for seed in SEEDS]),
-    "guesses": (guesses, lambda: [(study.load_sequences().tested[0],)]),
-}.items()}
+TABLES = {
+    f"real_network_{name}": Table(*parts)
+    for name, parts in {
+        "repair": (repair, lambda: [(scheme, seed) for scheme in study.SCHEMES for seed in SEEDS]),
+        "rates": (
+            partial(repair, choosing=True),
+            lambda: [
+                (scheme, SEED_OF_RATES, rate) for scheme in study.SCHEMES for rate in LEARNING_RATES
+            ],
+        ),
+        "longer": (repair, longer),
+        "control": (
+            repair,
+            lambda: [("fixed 15%", seed, study.LEARNING_RATE, EQUAL_STEPS) for seed in SEEDS],
+        ),
+        "scratch": (
+            partial(repair, scratch=True),
+            lambda: [
+                ("uniform sizes", seed, 10 * study.LEARNING_RATE, 4 * study.NUM_STEPS)
+                for seed in SEEDS
+            ],
+        ),
+        "scores": (scores, lambda: [(name,) for name in study.scored()]),
+        "ahead": (ahead, lambda: [(name,) for name in study.scored()]),
+        "lookup": (lookup, lambda: [(texts, keep) for texts in ("all", *SEEDS) for keep in KEEPS]),
+        "after": (after, lambda: [(seed,) for seed in SEEDS]),
+        "guesses": (guesses, lambda: [(study.load_sequences().tested[0],)]),
+    }.items()
+}

@@ -38,9 +38,13 @@ def write(name, table):
     the next one. Torch works on one thread. Exits with a message where NAME.part is of another machine,
     version or data.
     """
-    head = (f"# python -m benchmarks {name}; one thread of {os.cpu_count()} cores, {platform.system()} "
-            f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n")
-    head += "".join(f"# read: {data.source}, {data.size}, digest {data.digest}\n" for data in table.read())
+    head = (
+        f"# python -m benchmarks {name}; one thread of {os.cpu_count()} cores, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n"
+    )
+    head += "".join(
+        f"# read: {data.source}, {data.size}, digest {data.digest}\n" for data in table.read()
+    )
     part, lines = FOLDER / f"{name}.part", []
     begun, done = json.loads(part.read_text(encoding="utf-8")) if part.exists() else (head, {})
     if begun != head:
@@ -67,20 +71,33 @@ def repeat(name, table, week):
     """
     path = FOLDER / f"{name}.csv"
     if not path.exists() or not list(table.units()):
-        return print(f"{name}.csv: it, or the data or networks that it needs, is not at hand", flush=True)
-    head = "".join(line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
+        return print(
+            f"{name}.csv: it, or the data or networks that it needs, is not at hand", flush=True
+        )
+    head = "".join(
+        line for line in path.read_text(encoding="utf-8").splitlines(True) if line.startswith("#")
+    )
     others = [data.source.lower() for data in table.read() if data.digest not in head]
-    units = [unit for unit in table.units() if not any(other.startswith(str(unit[0])) for other in others)]
+    units = [
+        unit
+        for unit in table.units()
+        if not any(other.startswith(str(unit[0])) for other in others)
+    ]
     unit = random.Random(f"{name} {week}").choice(units)
     stored = pd.read_csv(path, comment="#", dtype=str, keep_default_na=False)
     fields = list(stored)
-    about = next(fields[:k] for k in range(1, len(fields)) if not stored.duplicated(fields[:k]).any())
+    about = next(
+        fields[:k] for k in range(1, len(fields)) if not stored.duplicated(fields[:k]).any()
+    )
     lines = pd.DataFrame(lines_of(table, unit), columns=fields).fillna("").set_index(about)
     stored = stored.set_index(about)
     if not lines.index.isin(stored.index).all():
         sys.exit(f"{name}.csv has no lines for {unit}")
     same = sum(map(alike, stored.loc[lines.index].to_numpy().flat, lines.to_numpy().flat))
-    print(f"{name}.csv: {', '.join(map(str, unit))}: {same} of {lines.size} values as stored", flush=True)
+    print(
+        f"{name}.csv: {', '.join(map(str, unit))}: {same} of {lines.size} values as stored",
+        flush=True,
+    )
     stored.loc[lines.index] = lines
     save(name, head, stored.reset_index())
 
@@ -106,6 +123,8 @@ def text(value):
 def alike(old, new):
     """Whether two texts are the same, or numbers that agree to three digits."""
     try:
-        return np.allclose(*(np.array(part.split(), float) for part in (old, new)), rtol=1e-3, atol=1e-3)
+        return np.allclose(
+            *(np.array(part.split(), float) for part in (old, new)), rtol=1e-3, atol=1e-3
+        )
     except ValueError:
         return old == new

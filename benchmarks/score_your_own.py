@@ -20,7 +20,9 @@ BLOCK = re.compile(r"```(python|bash)\n(.*?)```\n(\n```text\n(.*?)```\n)?", re.D
 def said(kind, code, folder):
     """What a block of code prints in a folder, without the warnings."""
     words = ["-m", *shlex.split(code)] if kind == "bash" else ["-c", code]
-    return subprocess.run([sys.executable, *words], cwd=folder, text=True, stdout=subprocess.PIPE, check=True).stdout
+    return subprocess.run(
+        [sys.executable, *words], cwd=folder, text=True, stdout=subprocess.PIPE, check=True
+    ).stdout
 
 
 def told(folder, block):
@@ -32,5 +34,7 @@ def told(folder, block):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        PAGE.write_text(BLOCK.sub(partial(told, folder), PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        PAGE.write_text(
+            BLOCK.sub(partial(told, folder), PAGE.read_text(encoding="utf-8")), encoding="utf-8"
+        )
         shutil.copy(Path(folder) / "curve.svg", PAGE.with_suffix(".svg"))

@@ -13,6 +13,16 @@ from . import (
     real_network,
 )
 
-PARTS = (known_language, linear_vae, deep_vae, masked_diffusion, real_network, after_training, masked_mixture,
-         many_starts, networks, evidence)
+PARTS = (
+    known_language,
+    linear_vae,
+    deep_vae,
+    masked_diffusion,
+    real_network,
+    after_training,
+    masked_mixture,
+    many_starts,
+    networks,
+    evidence,
+)
 TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}

@@ -27,9 +27,22 @@ import torch
 
 from mptlml.text import MaskedLM
 
-FIELDS = ("network", "score", "repeat", "tool", "version", "seconds", "megabytes", "difference per token")
+FIELDS = (
+    "network",
+    "score",
+    "repeat",
+    "tool",
+    "version",
+    "seconds",
+    "megabytes",
+    "difference per token",
+)
 REPEATS = 3
-ASKED = [("BERT-base", "pseudo-log-likelihood"), ("BERT-base", "within words"), ("antibody", "pseudo-log-likelihood")]
+ASKED = [
+    ("BERT-base", "pseudo-log-likelihood"),
+    ("BERT-base", "within words"),
+    ("antibody", "pseudo-log-likelihood"),
+]
 TEXTS = {"BERT-base": 8, "antibody": 1}
 LATER = {"pseudo-log-likelihood": "none", "within words": "word"}
 
@@ -42,8 +55,13 @@ def by_mptlml(folder, texts, score):
 def by_minicons(folder, texts, score):
     from minicons.scorer import MaskedLMScorer
 
-    scorer, metric = MaskedLMScorer(folder, "cpu"), {"none": "original", "word": "within_word_l2r"}[LATER[score]]
-    return lambda: [[nats for _, nats in scorer.token_score(text, PLL_metric=metric)[0]] for text in texts]
+    scorer, metric = (
+        MaskedLMScorer(folder, "cpu"),
+        {"none": "original", "word": "within_word_l2r"}[LATER[score]],
+    )
+    return lambda: [
+        [nats for _, nats in scorer.token_score(text, PLL_metric=metric)[0]] for text in texts
+    ]
 
 
 def by_lmppl(folder, texts, score):
@@ -65,15 +83,25 @@ def save(folder):
 
     sentences = _python_reference()
     tokenizer = make_tokenizer(sentences, 30522, fill=True)
-    split = [text for text in sentences if 60 < len(text) < 90 and "##" in str(tokenizer.tokenize(text))]
-    found = {"BERT-base": (MaskedLM.random(BertConfig(), tokenizer, seed=0), split),
-             "antibody": (real_network.load_network().lm, real_network.load_sequences().tested)}
+    split = [
+        text for text in sentences if 60 < len(text) < 90 and "##" in str(tokenizer.tokenize(text))
+    ]
+    found = {
+        "BERT-base": (MaskedLM.random(BertConfig(), tokenizer, seed=0), split),
+        "antibody": (real_network.load_network().lm, real_network.load_sequences().tested),
+    }
     for name, (lm, texts) in found.items():
         for part in (lm.model, lm.tokenizer):
             part.save_pretrained(folder / name)
         about = folder / name / "tokenizer_config.json"  # in transformers 4's words
-        about.write_text(json.dumps(json.loads(about.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}))
-        (folder / name / "texts.json").write_text(json.dumps(texts[:: len(texts) // TEXTS[name]][: TEXTS[name]]))
+        about.write_text(
+            json.dumps(
+                json.loads(about.read_text()) | {"tokenizer_class": "PreTrainedTokenizerFast"}
+            )
+        )
+        (folder / name / "texts.json").write_text(
+            json.dumps(texts[:: len(texts) // TEXTS[name]][: TEXTS[name]])
+        )
 
 
 def alone(folder, network, score, tool):
@@ -93,8 +121,12 @@ def run(python, folder, network, score, repeat):
     for tool in [tool for tool in TOOLS if (tool, score) != ("lmppl", "within words")]:
         command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
         done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
-        if done.returncode:  # lmppl reads a text with a mask anew, and pieces of words do not come back
-            yield dict(zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True))
+        if (
+            done.returncode
+        ):  # lmppl reads a text with a mask anew, and pieces of words do not come back
+            yield dict(
+                zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True)
+            )
             continue
         which, scores, seconds, megabytes = json.loads(done.stdout.splitlines()[-1])
         ours = ours or scores
@@ -109,8 +141,13 @@ def main(python="", *words):
         return alone(python, *words)
     from .results import Table, write  # PYTHON need not have what this needs
 
-    if not python or subprocess.run([python, "-c", "import minicons, lmppl"], capture_output=True).returncode:
-        sys.exit("give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one")
+    if (
+        not python
+        or subprocess.run([python, "-c", "import minicons, lmppl"], capture_output=True).returncode
+    ):
+        sys.exit(
+            "give a Python with minicons and lmppl: the head of benchmarks/tools.py says how to make one"
+        )
     with tempfile.TemporaryDirectory() as folder:
         save(Path(folder))
         units = [(*asked, repeat) for repeat in range(REPEATS) for asked in ASKED]

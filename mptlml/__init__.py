@@ -12,15 +12,50 @@ loads neither subpackage.
 
 from . import objectives
 from .curve import Estimate, RowEstimates, ScoreCurve
-from .masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
+from .masks import (
+    all_masks,
+    all_orders,
+    count_masks,
+    nested_masks,
+    random_masks,
+    random_orders,
+    stratified_sizes,
+)
 from .protocol import ConditionalModel, summarise
-from .score import chain_rule, estimate_area, exact_curve, mean_score, order_gap, order_spread, score_curve
+from .score import (
+    chain_rule,
+    estimate_area,
+    exact_curve,
+    mean_score,
+    order_gap,
+    order_spread,
+    score_curve,
+)
 from .training import History, fit
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "ConditionalModel", "Estimate", "History", "RowEstimates", "ScoreCurve", "all_masks", "all_orders", "chain_rule",
-    "count_masks", "estimate_area", "exact_curve", "fit", "mean_score", "nested_masks", "objectives", "order_gap",
-    "order_spread", "random_masks", "random_orders", "score_curve", "stratified_sizes", "summarise",
+    "ConditionalModel",
+    "Estimate",
+    "History",
+    "RowEstimates",
+    "ScoreCurve",
+    "all_masks",
+    "all_orders",
+    "chain_rule",
+    "count_masks",
+    "estimate_area",
+    "exact_curve",
+    "fit",
+    "mean_score",
+    "nested_masks",
+    "objectives",
+    "order_gap",
+    "order_spread",
+    "random_masks",
+    "random_orders",
+    "score_curve",
+    "stratified_sizes",
+    "summarise",
 ]

@@ -36,8 +36,13 @@ class Totals(NamedTuple):
     reached: np.ndarray
 
 
-def areas(ask: Callable[[np.ndarray, np.ndarray], np.ndarray], num_tokens: np.ndarray, num_passes: int, error: float,
-          generator: Generator) -> Totals:
+def areas(
+    ask: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    num_tokens: np.ndarray,
+    num_passes: int,
+    error: float,
+    generator: Generator,
+) -> Totals:
     """The areas under the curves of rows of num_tokens [N], to a standard error of about `error` nats: Totals.
 
     ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are
@@ -71,8 +76,15 @@ def check_passes(num_passes: int, error: float, least: int) -> None:
     check_count(num_passes, "num_passes", at_least=least)
 
 
-def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: int = PILOT,
-             generator: Generator) -> Totals:
+def allocate(
+    draw: Draw,
+    width: np.ndarray,
+    error: float,
+    most: int,
+    *,
+    pilot: int = PILOT,
+    generator: Generator,
+) -> Totals:
     """The total of each row to a standard error of about `error`, in at most `most` draws: Totals.
 
     width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2])
@@ -82,7 +94,9 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
     With one round after the pilot the total has no bias; with more, how much a half draws also says how well
     the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
     """
-    squares, sums, pairs = np.zeros((3, 2, *width.shape))  # [half, B, N], of pairs: half a squared difference, the mean
+    squares, sums, pairs = np.zeros(
+        (3, 2, *width.shape)
+    )  # [half, B, N], of pairs: half a squared difference, the mean
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
     reached = np.ones(pairs.shape[::2], dtype=bool)  # [half, N]
     while more.any():
@@ -90,7 +104,9 @@ def allocate(draw: Draw, width: np.ndarray, error: float, most: int, *, pilot: i
         for total, new in ((squares, np.diff(value)[:, 0] ** 2 / 2), (sums, value.mean(1))):
             np.add.at(total.reshape(-1), cell, new)
         pairs = pairs + more
-        spread = width * np.sqrt(_noise(squares, pairs)[::-1])  # of a half's blocks, as the other half has found it
+        spread = width * np.sqrt(
+            _noise(squares, pairs)[::-1]
+        )  # of a half's blocks, as the other half has found it
         reached = np.less_equal(_variance(spread, width, pairs), 2 * error**2)
         more = _next_pairs(width, spread, pairs, reached, error, most)
     return _totals(width, squares, sums, pairs, reached)
@@ -106,21 +122,28 @@ def _drawn(draw: Draw, more: np.ndarray, generator: Generator) -> tuple[np.ndarr
     return cell, draw(row, block, places)
 
 
-def _totals(width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray,
-            reached: np.ndarray) -> Totals:
+def _totals(
+    width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray, reached: np.ndarray
+) -> Totals:
     seen = np.maximum(pairs, 1)
-    by_block = width**2 * squares / seen / (2 * seen) / 4  # the variance that each adds to the mean of the halves
+    by_block = (
+        width**2 * squares / seen / (2 * seen) / 4
+    )  # the variance that each adds to the mean of the halves
     variance = by_block.sum((0, 1))
     fourth = (by_block**2 / seen).sum((0, 1))
     dof = np.divide(variance**2, fourth, out=np.full_like(variance, np.inf), where=fourth > 0)
     mean = (width * sums / seen).sum((0, 1)) / 2
-    return Totals(mean, np.sqrt(variance), dof, 2 * pairs.sum((0, 1)).astype(int), np.all(reached, 0))
+    return Totals(
+        mean, np.sqrt(variance), dof, 2 * pairs.sum((0, 1)).astype(int), np.all(reached, 0)
+    )
 
 
 def _noise(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """The variance of a value in each block, drawn towards that of the block and its neighbours: [half, B, N]."""
-    near_squares, near_pairs = (sum(np.pad(part, ((0, 0), (1, 1), (0, 0)))[:, k: k + part.shape[1]] for k in range(3))
-                                for part in (squares, pairs))
+    near_squares, near_pairs = (
+        sum(np.pad(part, ((0, 0), (1, 1), (0, 0)))[:, k : k + part.shape[1]] for k in range(3))
+        for part in (squares, pairs)
+    )
     prior = PRIOR * near_squares / np.maximum(near_pairs, 1)
     return (squares + prior) / (pairs + PRIOR)
 
@@ -130,15 +153,27 @@ def _variance(spread: np.ndarray, width: np.ndarray, pairs: np.ndarray) -> np.nd
     return (spread**2 / (2 * np.where(width > 0, pairs, 1))).sum(1)
 
 
-def _next_pairs(width: np.ndarray, spread: np.ndarray, pairs: np.ndarray, reached: np.ndarray, error: float,
-                most: int) -> np.ndarray:
+def _next_pairs(
+    width: np.ndarray,
+    spread: np.ndarray,
+    pairs: np.ndarray,
+    reached: np.ndarray,
+    error: float,
+    most: int,
+) -> np.ndarray:
     """How many pairs the halves draw next from each block: whole numbers [half, B, N], none where enough are drawn."""
-    share = np.divide(spread, spread.sum(1, keepdims=True), out=np.zeros_like(spread), where=spread > 0)
+    share = np.divide(
+        spread, spread.sum(1, keepdims=True), out=np.zeros_like(spread), where=spread > 0
+    )
     share = (1 - EVEN) * share + EVEN * width / np.maximum(width.sum(0), 1)
     held = pairs.sum(1)  # [half, N]
     ideal = _variance(spread, width, share)
-    wanted = np.maximum(np.minimum(ideal / (2 * error**2), GROWTH * held), held + 1)  # at least one pair
+    wanted = np.maximum(
+        np.minimum(ideal / (2 * error**2), GROWTH * held), held + 1
+    )  # at least one pair
     room = np.where(reached, 0, np.maximum(np.minimum(wanted, most // 4) - held, 0))
     lacking = np.maximum(wanted[:, None] * share - pairs, 0)
     planned = lacking * (room / np.maximum(lacking.sum(1), 1))[:, None]
-    return np.diff(np.round(planned.cumsum(1)), axis=1, prepend=0).astype(int)  # in all, what is planned in all
+    return np.diff(np.round(planned.cumsum(1)), axis=1, prepend=0).astype(
+        int
+    )  # in all, what is planned in all

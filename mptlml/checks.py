@@ -12,30 +12,42 @@ WORDS = torch.int64, torch.float32, torch.float64  # what token ids may be held 
 Sizes = Tensor | np.ndarray | Sequence[int] | int  # mask sizes, as a caller may give them
 
 
-def check_shapes(x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None) -> None:
+def check_shapes(
+    x: Tensor, observed: Tensor, num_tokens: int, parameters: Tensor | None = None
+) -> None:
     """ValueError unless x [..., D] and observed bool [..., D] fit a model of D tokens, and each other.
 
     parameters: a tensor of the model, whose dtype and device x must have.
     """
     if parameters is not None and (x.dtype, x.device) != (parameters.dtype, parameters.device):
-        raise ValueError(f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
-                         f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})")
+        raise ValueError(
+            f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
+            f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})"
+        )
     if observed.dtype != torch.bool:
-        raise ValueError(f"observed must be a bool tensor (True where observed), got {observed.dtype}")
+        raise ValueError(
+            f"observed must be a bool tensor (True where observed), got {observed.dtype}"
+        )
     for name, tensor in (("x", x), ("observed", observed)):
         if tensor.ndim == 0 or tensor.shape[-1] != num_tokens:
-            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; its last axis must be {num_tokens} tokens")
+            raise ValueError(
+                f"{name} has shape {tuple(tensor.shape)}; its last axis must be {num_tokens} tokens"
+            )
     try:
         torch.broadcast_shapes(x.shape, observed.shape)
     except RuntimeError:
-        raise ValueError(f"x {tuple(x.shape)} and observed {tuple(observed.shape)} do not broadcast") from None
+        raise ValueError(
+            f"x {tuple(x.shape)} and observed {tuple(observed.shape)} do not broadcast"
+        ) from None
 
 
 def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> None:
     """ValueError for NaN and infinity; where `observed` is given, at observed tokens only."""
     bad = ~torch.isfinite(x) if observed is None else ~torch.isfinite(x) & observed
     if bad.any():
-        raise ValueError(f"{what} holds NaN or infinity: {int(bad.sum())} such values in {tuple(x.shape)}")
+        raise ValueError(
+            f"{what} holds NaN or infinity: {int(bad.sum())} such values in {tuple(x.shape)}"
+        )
 
 
 def check_distributions(probs: Tensor, what: str) -> Tensor:
@@ -43,8 +55,10 @@ def check_distributions(probs: Tensor, what: str) -> Tensor:
     check_finite(probs, what=what)
     total = probs.sum(-1, keepdim=True)
     if not (probs >= 0).all() or not ((total.detach() - 1).abs() < 1e-5).all():
-        raise ValueError(f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
-                         f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}")
+        raise ValueError(
+            f"{what} must hold probabilities that sum to 1; the least is {probs.detach().min():.3g}, and "
+            f"the sums run from {total.detach().min():.6g} to {total.detach().max():.6g}"
+        )
     return probs / total
 
 
@@ -65,8 +79,10 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
     if bad.any():
         example = torch.broadcast_to(x, bad.shape)[bad][0]
         words = "0 or 1" if vocab_size == 2 else f"whole numbers in 0..{vocab_size - 1}"
-        raise ValueError(f"tokens must be {words}: {int(bad.sum())} are not in shape {tuple(x.shape)}, "
-                         f"e.g. {example:g}")
+        raise ValueError(
+            f"tokens must be {words}: {int(bad.sum())} are not in shape {tuple(x.shape)}, "
+            f"e.g. {example:g}"
+        )
 
 
 def check_rows(x: Tensor, num_tokens: int) -> None:
@@ -76,15 +92,19 @@ def check_rows(x: Tensor, num_tokens: int) -> None:
     if not (x.is_floating_point() or x.dtype == torch.int64):
         raise ValueError(f"rows must be a floating tensor or int64 token ids, got {x.dtype}")
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
-        raise ValueError(f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}")
+        raise ValueError(
+            f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}"
+        )
     check_finite(x, what="rows")
 
 
 def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
     """The sizes [...] of masks bool [..., D]. Raises ValueError: others, or a mask that masks nothing."""
     if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
-        raise ValueError(f"observed must be a bool tensor [..., {num_tokens}] (True where observed), "
-                         f"got {observed.dtype} of shape {tuple(observed.shape)}")
+        raise ValueError(
+            f"observed must be a bool tensor [..., {num_tokens}] (True where observed), "
+            f"got {observed.dtype} of shape {tuple(observed.shape)}"
+        )
     sizes = (~observed).sum(-1)
     if not sizes.all():
         raise ValueError(f"{int((sizes == 0).sum())} of {sizes.numel()} masks mask no token")
@@ -100,8 +120,10 @@ def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
     if given.is_floating_point() or given.dtype == torch.bool or given.numel() == 0:
         raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
     if given.min() < 1 or given.max() > num_tokens:
-        raise ValueError(f"mask sizes must lie in 1..{num_tokens} (D = {num_tokens} tokens), "
-                         f"got sizes from {int(given.min())} to {int(given.max())}")
+        raise ValueError(
+            f"mask sizes must lie in 1..{num_tokens} (D = {num_tokens} tokens), "
+            f"got sizes from {int(given.min())} to {int(given.max())}"
+        )
     return given.long()
 
 
@@ -110,15 +132,19 @@ def check_lengths(lengths: Tensor | None, num_rows: int, num_tokens: int) -> Ten
     if lengths is None:
         return torch.full((num_rows,), num_tokens)
     if lengths.shape != (num_rows,):
-        raise ValueError(f"lengths must have one entry for each of {num_rows} rows, got {tuple(lengths.shape)}")
+        raise ValueError(
+            f"lengths must have one entry for each of {num_rows} rows, got {tuple(lengths.shape)}"
+        )
     return check_sizes(lengths, num_tokens).cpu()
 
 
 def check_known(answer: Tensor) -> Tensor:
     """The model's answers about rows without NaN. Raises ValueError where one of them is NaN all the same."""
     if unknown := int(answer.isnan().sum()):
-        raise ValueError(f"{unknown} of the model's {answer.numel()} answers are NaN: are the rows possible under it, "
-                         "and its parameters numbers?")
+        raise ValueError(
+            f"{unknown} of the model's {answer.numel()} answers are NaN: are the rows possible under it, "
+            "and its parameters numbers?"
+        )
     return answer
 
 

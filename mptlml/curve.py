@@ -23,11 +23,19 @@ class Estimate:
         """(low, high): covers the truth with probability `level`, by Student's t."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie in (0, 1), got {level!r}")
-        half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof)) if self.stderr > 0 else self.stderr
+        half = (
+            self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof))
+            if self.stderr > 0
+            else self.stderr
+        )
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f}" if math.isnan(self.stderr) else f"{self.mean:.3f} +- {self.stderr:.3f}"
+        return (
+            f"{self.mean:.3f}"
+            if math.isnan(self.stderr)
+            else f"{self.mean:.3f} +- {self.stderr:.3f}"
+        )
 
 
 class RowEstimates(NamedTuple):
@@ -84,7 +92,9 @@ class ScoreCurve:
             dof = total**2 / float(np.sum(by_mask**2 / self.dof)) if total > 0 else math.inf
             return Estimate(mean, math.sqrt(total), dof)
         if self.rows is None or self.rows.shape[1] < 2:
-            raise ValueError('rows="sample" needs at least two rows with masks of their own: use share_masks=False')
+            raise ValueError(
+                'rows="sample" needs at least two rows with masks of their own: use share_masks=False'
+            )
         areas = w @ self.rows
         return Estimate(mean, float(areas.std(ddof=1)) / math.sqrt(len(areas)), len(areas) - 1)
 

@@ -11,16 +11,25 @@ import torch
 from torch import Generator, Tensor
 
 
-def rand(shape: Sequence[int], like: Tensor | None, generator: Generator, dtype: torch.dtype | None = None) -> Tensor:
+def rand(
+    shape: Sequence[int],
+    like: Tensor | None,
+    generator: Generator,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     """Uniform numbers in [0, 1), of the given shape, in the dtype of `like` unless another is given."""
     dtype = dtype or (torch.float64 if like is None else like.dtype)
-    return _placed(torch.rand(shape, generator=generator, dtype=dtype, device=generator.device), like)
+    return _placed(
+        torch.rand(shape, generator=generator, dtype=dtype, device=generator.device), like
+    )
 
 
 def randn(shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
     """Standard normal numbers, of the given shape, in the dtype of `like`."""
     dtype = torch.float64 if like is None else like.dtype
-    return _placed(torch.randn(shape, generator=generator, dtype=dtype, device=generator.device), like)
+    return _placed(
+        torch.randn(shape, generator=generator, dtype=dtype, device=generator.device), like
+    )
 
 
 def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
@@ -40,7 +49,9 @@ def seed(generator: Generator) -> int:
 
 def seeded(*numbers: int) -> Generator:
     """A generator on the CPU that these numbers decide: such as a seed, and which row it draws for."""
-    return Generator().manual_seed(int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1))
+    return Generator().manual_seed(
+        int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+    )
 
 
 def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
@@ -48,9 +59,13 @@ def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
     return _placed(torch.bernoulli(probs.to(generator.device), generator=generator), probs)
 
 
-def multinomial(weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True) -> Tensor:
+def multinomial(
+    weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True
+) -> Tensor:
     """`num_draws` indices for each row of weights [..., C], in proportion to them: int64 [..., num_draws]."""
-    drawn = torch.multinomial(weights.to(generator.device), num_draws, replacement, generator=generator)
+    drawn = torch.multinomial(
+        weights.to(generator.device), num_draws, replacement, generator=generator
+    )
     return _placed(drawn, weights)
 
 

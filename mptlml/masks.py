@@ -28,12 +28,16 @@ def all_masks(num_tokens: int, size: int) -> Tensor:
     """
     count = count_masks(num_tokens, size)
     if count > 2**20:
-        raise ValueError(f"C({num_tokens}, {size}) = {count:.3g} are too many to list: use random_masks")
+        raise ValueError(
+            f"C({num_tokens}, {size}) = {count:.3g} are too many to list: use random_masks"
+        )
     masked = torch.tensor(list(itertools.combinations(range(num_tokens), size)))  # [C_m, m]
     return torch.ones(count, num_tokens, dtype=torch.bool).scatter_(1, masked, False)
 
 
-def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator) -> Tensor:
+def random_masks(
+    num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator
+) -> Tensor:
     """A uniformly random mask for each of the sizes: observed [*sizes.shape, D], on the generator's device.
 
     lengths [N], for sizes [..., N], masks of row n only its first lengths[n] tokens. Raises ValueError: a
@@ -41,23 +45,35 @@ def random_masks(num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
     if lengths is not None:
-        lengths = check_lengths(lengths, sizes.shape[-1] if sizes.ndim else 0, num_tokens).to(sizes.device)
+        lengths = check_lengths(lengths, sizes.shape[-1] if sizes.ndim else 0, num_tokens).to(
+            sizes.device
+        )
         if (sizes > lengths).any():
-            raise ValueError(f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more than their row has: "
-                             f"sizes to {int(sizes.max())}, lengths from {int(lengths.min())}")
+            raise ValueError(
+                f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more than their row has: "
+                f"sizes to {int(sizes.max())}, lengths from {int(lengths.min())}"
+            )
     keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: hardly ever a tie
     if lengths is not None:
         keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths[:, None])
-    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)  # faster than torch's
-    return keys > ranked.gather(-1, sizes[..., None] - 1)  # the m tokens with the smallest keys are masked
+    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(
+        keys.device
+    )  # faster than torch's
+    return keys > ranked.gather(
+        -1, sizes[..., None] - 1
+    )  # the m tokens with the smallest keys are masked
 
 
 def spread_places(count: int, *, generator: Generator) -> Tensor:
     """A place in each of `count` equal parts of [0, 1), in random order: float64 [count]."""
-    return (random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)) / count
+    return (
+        random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)
+    ) / count
 
 
-def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = (), *, generator: Generator) -> Tensor:
+def stratified_sizes(
+    num_tokens: int, num_strata: int, shape: Iterable[int] = (), *, generator: Generator
+) -> Tensor:
     """Mask sizes spread over 1..D, one from each of `num_strata` equal parts: int64 [num_strata, *shape].
 
     Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., u uniform on [0, 1): the mean of D S(m) over the
@@ -71,7 +87,9 @@ def stratified_sizes(num_tokens: int, num_strata: int, shape: Iterable[int] = ()
 
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
     """Uniformly random orders of the tokens: long [*shape, D], or [shape, D] for a whole number."""
-    shape = tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
+    shape = (
+        tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
+    )
     return draws.rand((*shape, num_tokens), None, generator).argsort(-1)
 
 

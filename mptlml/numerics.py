@@ -17,8 +17,15 @@ def blocks(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Ten
     return zip(rows, masks, strict=True)
 
 
-def climb(height: Callable[[Tensor], Tensor], slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
-          start: Tensor, *, num_steps: int, tolerance: float, slack: float = 0.0) -> Tensor:
+def climb(
+    height: Callable[[Tensor], Tensor],
+    slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
+    start: Tensor,
+    *,
+    num_steps: int,
+    tolerance: float,
+    slack: float = 0.0,
+) -> Tensor:
     """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
     slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite

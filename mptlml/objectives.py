@@ -16,23 +16,37 @@ from .protocol import ConditionalModel, Data, VocabularyModel, in_full
 from .score import mean_score
 
 
-def fixed_size(model: ConditionalModel, data: Data, size: int, *, num_masks: int = 1, share_masks: bool = True,
-               generator: Generator) -> Tensor:
+def fixed_size(
+    model: ConditionalModel,
+    data: Data,
+    size: int,
+    *,
+    num_masks: int = 1,
+    share_masks: bool = True,
+    generator: Generator,
+) -> Tensor:
     """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: see Chapter 7."""
     sizes = check_sizes(size, model.num_tokens).expand(check_count(num_masks, "num_masks"))
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
-def uniform_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, share_masks: bool = True,
-                 generator: Generator) -> Tensor:
+def uniform_size(
+    model: ConditionalModel,
+    data: Data,
+    *,
+    num_masks: int = 1,
+    share_masks: bool = True,
+    generator: Generator,
+) -> Tensor:
     """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased estimate of the LML (Eq. 5)."""
     shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
     sizes = 1 + draws.randint(model.num_tokens, shape, None, generator)
     return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
-def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | None = None,
-                    generator: Generator) -> Tensor:
+def stratified_size(
+    model: ConditionalModel, data: Tensor, *, lengths: Tensor | None = None, generator: Generator
+) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: `uniform_size` with less noise.
 
     lengths [N]: rows of D_i <= D tokens, filled up to D with whatever the model takes for no token; what is
@@ -42,13 +56,19 @@ def stratified_size(model: ConditionalModel, data: Tensor, *, lengths: Tensor | 
     lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
     place = spread_places(num_rows, generator=generator)
     sizes = 1 + torch.minimum((place * lengths).long(), lengths - 1)
-    observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator).to(data.device)
+    observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator).to(
+        data.device
+    )
     if fixed_length:
         return mean_score(model, data, observed).mean() * model.num_tokens
-    return mean_score(model, data, observed, (sizes.double() / lengths).to(data.device)[None]).mean()
+    return mean_score(
+        model, data, observed, (sizes.double() / lengths).to(data.device)[None]
+    ).mean()
 
 
-def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator: Generator) -> Tensor:
+def eighty_ten_ten(
+    model: VocabularyModel, data: Tensor, size: int, *, generator: Generator
+) -> Tensor:
     """D times the mean score of `size` tokens as BERT is trained: 80% masked, 10% another word, 10% as is.
 
     The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for certain, as a
@@ -63,14 +83,22 @@ def eighty_ten_ten(model: VocabularyModel, data: Tensor, size: int, *, generator
     return torch.where(chosen, in_full(answer), 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
-def every_size(model: ConditionalModel, data: Data, *, num_masks: int = 1, generator: Generator) -> Tensor:
+def every_size(
+    model: ConditionalModel, data: Data, *, num_masks: int = 1, generator: Generator
+) -> Tensor:
     """sum_m S(x; m) with `num_masks` masks per size: the area itself (Fig. 2, left)."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat(check_count(num_masks, "num_masks"))
     return _score(model, data, sizes, True, generator).sum() / num_masks
 
 
-def bernoulli_rate(model: ConditionalModel, data: Tensor, *, rate: float | None = None, lengths: Tensor | None = None,
-                   generator: Generator) -> Tensor:
+def bernoulli_rate(
+    model: ConditionalModel,
+    data: Tensor,
+    *,
+    rate: float | None = None,
+    lengths: Tensor | None = None,
+    generator: Generator,
+) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
     rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose mean is the
@@ -81,17 +109,23 @@ def bernoulli_rate(model: ConditionalModel, data: Tensor, *, rate: float | None 
     if rate is None:
         rates = 1 - draws.rand([1, num_rows], None, generator)  # in (0, 1]
     else:
-        rates = torch.full([1, num_rows], check_rate(rate), dtype=torch.float64, device=generator.device)
+        rates = torch.full(
+            [1, num_rows], check_rate(rate), dtype=torch.float64, device=generator.device
+        )
     observed = draws.rand([1, num_rows, model.num_tokens], None, generator) >= rates[..., None]
     observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 
 
-def _score(model: ConditionalModel, data: Data, sizes: Tensor, share_masks: bool, generator: Generator) -> Tensor:
+def _score(
+    model: ConditionalModel, data: Data, sizes: Tensor, share_masks: bool, generator: Generator
+) -> Tensor:
     """Mean score under one fresh mask for each of `sizes`, nats per token [P]; each row may have its own."""
     if not share_masks and sizes.ndim == 1:
         sizes = sizes[:, None].expand(-1, _num_rows(data))
-    return mean_score(model, data, random_masks(model.num_tokens, sizes, generator=generator).to(data.device))
+    return mean_score(
+        model, data, random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
+    )
 
 
 def _num_rows(data: Data) -> int:

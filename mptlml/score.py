@@ -21,7 +21,9 @@ from .protocol import ConditionalModel, Data, ask, has_mean_scores, in_full, log
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 
 
-def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tensor | None = None) -> Tensor:
+def mean_score(
+    model: ConditionalModel, data: Data, observed: Tensor, over: Tensor | None = None
+) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask.
 
     data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each
@@ -34,16 +36,26 @@ def mean_score(model: ConditionalModel, data: Data, observed: Tensor, over: Tens
     if observed.ndim == 2 and has_mean_scores(model):
         return in_full(model.mean_conditional_log_prob(data, observed)).sum(-1) / over
     if not torch.is_tensor(data):
-        raise ValueError(f"a summary of rows is scored under masks [P, {model.num_tokens}] that all rows share, "
-                         f"got masks of shape {tuple(observed.shape)}")
+        raise ValueError(
+            f"a summary of rows is scored under masks [P, {model.num_tokens}] that all rows share, "
+            f"got masks of shape {tuple(observed.shape)}"
+        )
     if observed.ndim == 2:
         observed, over = observed[:, None], over[:, None]
     return (ask(model, data, observed).sum(-1) / over).mean(-1)
 
 
 @torch.no_grad()
-def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, *, num_masks: int = 1,
-                share_masks: bool = True, max_elements: int = MAX_ELEMENTS, generator: Generator) -> ScoreCurve:
+def score_curve(
+    model: ConditionalModel,
+    x: Tensor,
+    sizes: Sizes | None = None,
+    *,
+    num_masks: int = 1,
+    share_masks: bool = True,
+    max_elements: int = MAX_ELEMENTS,
+    generator: Generator,
+) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
@@ -65,9 +77,19 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
         if share_masks:
             score = _shared_scores(model, data, drawn, _at_once(max_elements, per_mask), generator)
         else:
-            score = torch.cat([  # [s, P, N]
-                _own_scores(model, rows, drawn[..., None].expand(-1, -1, len(rows)), max_elements, generator)
-                for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))], -1)
+            score = torch.cat(
+                [  # [s, P, N]
+                    _own_scores(
+                        model,
+                        rows,
+                        drawn[..., None].expand(-1, -1, len(rows)),
+                        max_elements,
+                        generator,
+                    )
+                    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))
+                ],
+                -1,
+            )
             by_row.append(score.mean(1))
         noise.append(mask_variance(score, shared=share_masks))
         found.append(score.flatten(1).mean(1))
@@ -77,7 +99,9 @@ def score_curve(model: ConditionalModel, x: Tensor, sizes: Sizes | None = None, 
 
 
 @torch.no_grad()
-def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS) -> ScoreCurve:
+def exact_curve(
+    model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS
+) -> ScoreCurve:
     """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks.
 
     max_elements as in `score_curve`. Raises ValueError: D > 16, rows out of range, NaN among the answers.
@@ -90,7 +114,9 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
     for size in sizes.tolist():
         observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
         blocks = observed.split(_at_once(max_elements, x.numel()))
-        total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(0)
+        total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(
+            0
+        )
         scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
@@ -98,8 +124,16 @@ def exact_curve(model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_E
 
 
 @torch.no_grad()
-def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error: float | None = None,
-                  by_orders: bool = False, max_elements: int = MAX_ELEMENTS, generator: Generator) -> RowEstimates:
+def estimate_area(
+    model: ConditionalModel,
+    x: Tensor,
+    num_passes: int,
+    *,
+    error: float | None = None,
+    by_orders: bool = False,
+    max_elements: int = MAX_ELEMENTS,
+    generator: Generator,
+) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
     Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes,
@@ -118,10 +152,14 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, max_elements, generator)
     if num_passes % 2:
-        raise ValueError(f"num_passes must be even, since each stratum is drawn twice, got {num_passes}")
+        raise ValueError(
+            f"num_passes must be even, since each stratum is drawn twice, got {num_passes}"
+        )
     values = []
     for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
-        sizes = stratified_sizes(model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator)
+        sizes = stratified_sizes(
+            model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator
+        )
         values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
     squares = (value[:, 0] - value[:, 1]).square()  # of each pair: one degree of freedom
@@ -130,58 +168,94 @@ def estimate_area(model: ConditionalModel, x: Tensor, num_passes: int, *, error:
     return _estimates(value.mean((0, 1)), total.sqrt() / num_passes, dof, num_passes)
 
 
-def _along_orders(model: ConditionalModel, x: Tensor, num_orders: int, max_elements: int,
-                  generator: Generator) -> RowEstimates:
+def _along_orders(
+    model: ConditionalModel, x: Tensor, num_orders: int, max_elements: int, generator: Generator
+) -> RowEstimates:
     """The area of each row by the chain rule along random orders of its own."""
     values = []
     for row in x[:, None]:
         orders = random_orders(model.num_tokens, num_orders, generator=generator)
         values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
     value = torch.cat(values, -1)  # [Q, N]
-    return _estimates(value.mean(0), value.std(0) / math.sqrt(num_orders), num_orders - 1,
-                      num_orders * model.num_tokens)
+    return _estimates(
+        value.mean(0),
+        value.std(0) / math.sqrt(num_orders),
+        num_orders - 1,
+        num_orders * model.num_tokens,
+    )
 
 
 def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor | float, passes: int) -> RowEstimates:
-    return RowEstimates(mean, stderr, torch.zeros_like(stderr) + dof,
-                        torch.full_like(stderr, passes, dtype=torch.int64), torch.ones_like(stderr, dtype=torch.bool))
+    return RowEstimates(
+        mean,
+        stderr,
+        torch.zeros_like(stderr) + dof,
+        torch.full_like(stderr, passes, dtype=torch.int64),
+        torch.ones_like(stderr, dtype=torch.bool),
+    )
 
 
-def _sizes_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, max_elements: int,
-                    generator: Generator) -> RowEstimates:
+def _sizes_to_error(
+    model: ConditionalModel,
+    x: Tensor,
+    num_passes: int,
+    error: float,
+    max_elements: int,
+    generator: Generator,
+) -> RowEstimates:
     num_tokens, at_once = model.num_tokens, _at_once(max_elements, model.num_tokens)
     check_passes(num_passes, error, least_passes(num_tokens))
     if num_tokens <= SHORT:
-        exact = torch.as_tensor(exact_curve(model, x, max_elements=max_elements).rows, device=x.device).sum(0)
+        exact = torch.as_tensor(
+            exact_curve(model, x, max_elements=max_elements).rows, device=x.device
+        ).sum(0)
         return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
 
     def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         """The score of rows [P] under a mask of each of the sizes [P, k]."""
         parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
-        return _numpy(_own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T for row, size in parts)
+        return _numpy(
+            _own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T
+            for row, size in parts
+        )
 
     found = areas(score, np.full(len(x), num_tokens), num_passes, error, generator)
     return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
 
 
-def _orders_to_error(model: ConditionalModel, x: Tensor, num_passes: int, error: float, max_elements: int,
-                     generator: Generator) -> RowEstimates:
+def _orders_to_error(
+    model: ConditionalModel,
+    x: Tensor,
+    num_passes: int,
+    error: float,
+    max_elements: int,
+    generator: Generator,
+) -> RowEstimates:
     num_tokens, at_once = model.num_tokens, _at_once(max_elements, 2 * model.num_tokens**2)
     check_passes(num_passes, error, 2 * PILOT * num_tokens)
 
     def along(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
         """The chain rule's sum for rows [P] along orders of their own, as many as there are places [P, k]."""
         orders = random_orders(num_tokens, places.shape, generator=generator).to(x.device)
-        parts = zip(torch.from_numpy(rows).to(x.device).split(at_once), orders.split(at_once), strict=True)
-        sums = (log_prob_at(model, x[row][:, None, None], nested_masks(order), order) for row, order in parts)
+        parts = zip(
+            torch.from_numpy(rows).to(x.device).split(at_once), orders.split(at_once), strict=True
+        )
+        sums = (
+            log_prob_at(model, x[row][:, None, None], nested_masks(order), order)
+            for row, order in parts
+        )
         return _numpy(check_known(part).sum(-1) for part in sums)
 
-    found = allocate(along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator)
+    found = allocate(
+        along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator
+    )
     found.draws[:] *= num_tokens
     return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
 
 
-def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS) -> Tensor:
+def chain_rule(
+    model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS
+) -> Tensor:
     """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
     Their sum over t is log p(x) along that order. max_elements as in `score_curve`. Raises ValueError: rows or
@@ -189,13 +263,19 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elemen
     """
     check_rows(x, model.num_tokens)
     every = torch.arange(model.num_tokens, device=orders.device)
-    whole = orders.ndim == 2 and orders.shape[1] == model.num_tokens and not orders.is_floating_point()
+    whole = (
+        orders.ndim == 2 and orders.shape[1] == model.num_tokens and not orders.is_floating_point()
+    )
     if not whole or not (orders.sort(-1).values == every).all():
-        raise ValueError(f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}")
+        raise ValueError(
+            f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}"
+        )
 
     blocks = orders.to(x.device).split(_at_once(max_elements, x.numel() * model.num_tokens))
     rows = x.split(_at_once(max_elements, model.num_tokens**2))
-    return torch.cat([torch.cat([_terms(model, some, part) for some in rows], 1) for part in blocks])
+    return torch.cat(
+        [torch.cat([_terms(model, some, part) for some in rows], 1) for part in blocks]
+    )
 
 
 def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
@@ -204,7 +284,9 @@ def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
 
 
-def order_spread(model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator) -> Tensor:
+def order_spread(
+    model: ConditionalModel, x: Tensor, *, num_orders: int, generator: Generator
+) -> Tensor:
     """Standard deviation of the chain rule's sum over orders, nats per row [N]: how far answers disagree.
 
     Zero, to rounding, for conditionals of one joint distribution. Raises ValueError: num_orders below 2.
@@ -222,15 +304,18 @@ def order_gap(log_probs: Tensor) -> Tensor:
     return log_probs.logsumexp(0) - math.log(len(log_probs)) - log_probs.mean(0)
 
 
-def _shared_scores(model: ConditionalModel, data: Data, sizes: Tensor, at_once: int,
-                   generator: Generator) -> Tensor:
+def _shared_scores(
+    model: ConditionalModel, data: Data, sizes: Tensor, at_once: int, generator: Generator
+) -> Tensor:
     """The mean score of rows under masks of the sizes [s, P], which they share, nats per token [s, P]."""
     observed = random_masks(model.num_tokens, sizes.flatten(), generator=generator).to(data.device)
     means = [mean_score(model, data, some) for some in observed.split(at_once)]
     return check_known(torch.cat(means)).unflatten(0, sizes.shape)
 
 
-def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, max_elements: int, generator: Generator) -> Tensor:
+def _own_scores(
+    model: ConditionalModel, x: Tensor, sizes: Tensor, max_elements: int, generator: Generator
+) -> Tensor:
     """The score of rows x [n, D] under masks of their own of the sizes [h, ..., n], nats per token."""
     scores = []
     for part in sizes.split(_at_once(max_elements, sizes[0].numel() * model.num_tokens)):

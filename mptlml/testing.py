@@ -21,12 +21,15 @@ from .masks import all_masks, all_orders, random_masks, random_orders
 from .protocol import all_observed, summarise
 from .score import chain_rule, exact_curve
 
-LAWS: dict[str, Callable[["Case"], None]] = {}  # each law by its name, in the order in which they stand below
+LAWS: dict[
+    str, Callable[["Case"], None]
+] = {}  # each law by its name, in the order in which they stand below
 NEEDS: dict[str, tuple[str, ...]] = {}  # what each needs besides conditional_log_prob
 
 
 def law(*needs: str) -> Callable[[Callable[["Case"], None]], Callable[["Case"], None]]:
     """Enters the function below it among the LAWS, for models that have all of `needs`."""
+
     def enter(check: Callable[["Case"], None]) -> Callable[["Case"], None]:
         LAWS[check.__name__], NEEDS[check.__name__] = check, needs
         return check
@@ -60,7 +63,9 @@ class Case:
     def parameters(self) -> list[Tensor]:
         """The parameters, the same at every call, requiring gradients."""
         generator = seeded(11)
-        drawn = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in self.shapes)
+        drawn = (
+            torch.randn(shape, generator=generator, dtype=torch.float64) for shape in self.shapes
+        )
         return [value.to(self.device, self.dtype).requires_grad_() for value in drawn]
 
     def model(self) -> Any:
@@ -80,7 +85,9 @@ class Case:
     def masks(self, at_most: int = 256) -> Tensor:
         """Masks [P, 1, D] of all sizes: every mask where there are at most `at_most`, else random ones."""
         if 2**self.num_tokens <= at_most:
-            drawn = torch.cat([all_masks(self.num_tokens, size) for size in range(1, self.num_tokens + 1)])
+            drawn = torch.cat(
+                [all_masks(self.num_tokens, size) for size in range(1, self.num_tokens + 1)]
+            )
         else:
             sizes = torch.linspace(1, self.num_tokens, at_most).round().long()
             drawn = random_masks(self.num_tokens, sizes, generator=seeded(7))
@@ -108,7 +115,11 @@ def check_model(model: Any, **options: Any) -> dict[str, str]:
 
     An outcome is "obeyed", or why the law does not concern the model. Raises AssertionError: all broken laws.
     """
-    case = replace(model, **options) if isinstance(model, Case) else Case(lambda: model, model.num_tokens, **options)
+    case = (
+        replace(model, **options)
+        if isinstance(model, Case)
+        else Case(lambda: model, model.num_tokens, **options)
+    )
     found, broken = {}, []
     for name, law in LAWS.items():
         found[name] = case.lacks(name) or "obeyed"
@@ -127,7 +138,9 @@ def observed_tokens_score_exactly_zero(case: Case) -> None:
     """The answer at an observed token is 0, not merely close to it."""
     observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])
     answer = case.model().conditional_log_prob(case.some_rows(3), observed)
-    assert not answer[observed.expand(answer.shape)].any(), "the answer at an observed token is not 0"
+    assert not answer[observed.expand(answer.shape)].any(), (
+        "the answer at an observed token is not 0"
+    )
 
 
 @law()
@@ -139,12 +152,23 @@ def masked_tokens_predict_nothing(case: Case) -> None:
         asked = torch.arange(case.num_tokens, device=case.device) == token
         for wild in _garbage(case, x, observed | asked):
             answer = case.model().conditional_log_prob(wild, observed)
-            _same(answer[..., token], truth[..., token], 0, f"token {token} depends on other masked tokens")
-            assert not answer[observed.expand(answer.shape)].any(), "values at masked tokens changed observed ones"
+            _same(
+                answer[..., token],
+                truth[..., token],
+                0,
+                f"token {token} depends on other masked tokens",
+            )
+            assert not answer[observed.expand(answer.shape)].any(), (
+                "values at masked tokens changed observed ones"
+            )
     if case.has("log_prob(x, observed)"):
         for wild in _garbage(case, x, observed):
-            _same(case.model().log_prob(wild, observed), case.model().log_prob(x, observed), 0,
-                  "log_prob depends on masked tokens")
+            _same(
+                case.model().log_prob(wild, observed),
+                case.model().log_prob(x, observed),
+                0,
+                "log_prob depends on masked tokens",
+            )
 
 
 @law()
@@ -152,8 +176,15 @@ def batched_is_looped(case: Case) -> None:
     """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
     model, x, masks = case.model(), case.some_rows(4), case.masks()
     masks = masks[torch.linspace(0, len(masks) - 1, len(x)).long()]  # as many as there are rows
-    looped = torch.stack([torch.stack([model.conditional_log_prob(row, mask[0]) for row in x]) for mask in masks])
-    _same(model.conditional_log_prob(x, masks), looped, case.tolerance, "masks [P, 1, D] against rows [N, D]")
+    looped = torch.stack(
+        [torch.stack([model.conditional_log_prob(row, mask[0]) for row in x]) for mask in masks]
+    )
+    _same(
+        model.conditional_log_prob(x, masks),
+        looped,
+        case.tolerance,
+        "masks [P, 1, D] against rows [N, D]",
+    )
     own = model.conditional_log_prob(x, masks[:, 0])
     _same(own, looped.diagonal().mT, case.tolerance, "a mask for each row")
 
@@ -164,7 +195,10 @@ def conditionals_are_distributions(case: Case) -> None:
     x, observed = case.some_rows(2), case.masks()
     grid = torch.linspace(*case.grid, dtype=torch.float64)
     values = (grid if case.values is None else torch.tensor(case.values)).to(x)
-    answers = [case.model().conditional_log_prob(torch.where(observed, x, value), observed) for value in values]
+    answers = [
+        case.model().conditional_log_prob(torch.where(observed, x, value), observed)
+        for value in values
+    ]
     chance = torch.stack(answers).exp()
     total = torch.trapezoid(chance, values, dim=0) if case.values is None else chance.sum(0)
     what = "probabilities do not add up to 1"
@@ -182,7 +216,12 @@ def every_word_is_answered_for(case: Case) -> None:
     model, x = case.model(), case.some_rows(3)
     observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])
     every, answer = model.vocabulary_log_prob(x, observed), model.conditional_log_prob(x, observed)
-    _same(every.exp().sum(-1), torch.ones_like(answer), case.tolerance, "probabilities of words do not add up to 1")
+    _same(
+        every.exp().sum(-1),
+        torch.ones_like(answer),
+        case.tolerance,
+        "probabilities of words do not add up to 1",
+    )
     own = every.gather(-1, x.long().expand(answer.shape)[..., None]).squeeze(-1)
     own = own if case.has("coherence") else own.where(~observed, 0.0)
     _same(own, answer, case.tolerance, "vocabulary_log_prob and conditional_log_prob disagree")
@@ -193,7 +232,11 @@ def inputs_are_left_alone(case: Case) -> None:
     """An answer changes neither rows nor masks nor the tensors that the model holds."""
     model, x, observed = case.model(), case.some_rows(3), case.masks()
     own = model.state_dict() if isinstance(model, torch.nn.Module) else vars(model)
-    held = {name: value for name, value in dict(own, x=x, observed=observed).items() if torch.is_tensor(value)}
+    held = {
+        name: value
+        for name, value in dict(own, x=x, observed=observed).items()
+        if torch.is_tensor(value)
+    }
     before = {name: value.clone() for name, value in held.items()}
     _answers(model, x, observed, case)
     changed = [name for name, value in held.items() if not torch.equal(value, before[name])]
@@ -221,9 +264,24 @@ def marginals_follow_the_chain_rule(case: Case) -> None:
     first = every.cumsum(-1) == (observed.int().argmax(-1, keepdim=True) + 1)
     fewer = observed & ~first
     step = torch.where(observed & first, model.conditional_log_prob(x, fewer), 0.0).sum(-1)
-    _same(model.log_prob(x, observed), model.log_prob(x, fewer) + step, case.tolerance, "marginals do not chain")
-    _same(model.log_prob(x, ~every), torch.zeros_like(step[0]), case.tolerance, "log p of no token is not 0")
-    _same(model.log_prob(x, every), model.log_prob(x), case.tolerance, "all tokens observed is not the default")
+    _same(
+        model.log_prob(x, observed),
+        model.log_prob(x, fewer) + step,
+        case.tolerance,
+        "marginals do not chain",
+    )
+    _same(
+        model.log_prob(x, ~every),
+        torch.zeros_like(step[0]),
+        case.tolerance,
+        "log p of no token is not 0",
+    )
+    _same(
+        model.log_prob(x, every),
+        model.log_prob(x),
+        case.tolerance,
+        "all tokens observed is not the default",
+    )
 
 
 @law("mean_conditional_log_prob")
@@ -232,9 +290,16 @@ def means_are_means_over_rows(case: Case) -> None:
     model, x, masks = case.model(), case.some_rows(4), case.masks()
     mean = model.conditional_log_prob(x, masks).mean(1)
     for data in (x, summarise(model, x)):
-        _same(model.mean_conditional_log_prob(data, masks[:, 0]), mean, case.tolerance, "mean_conditional_log_prob")
+        _same(
+            model.mean_conditional_log_prob(data, masks[:, 0]),
+            mean,
+            case.tolerance,
+            "mean_conditional_log_prob",
+        )
         if hasattr(model, "mean_log_prob"):
-            _same(model.mean_log_prob(data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob")
+            _same(
+                model.mean_log_prob(data), model.log_prob(x).mean(), case.tolerance, "mean_log_prob"
+            )
 
 
 @law("parameters")
@@ -251,7 +316,9 @@ def gradients_are_right(case: Case) -> None:
     try:
         gradcheck(answers, case.parameters())
     except GradcheckError as error:
-        raise AssertionError(f"outputs {list(_answers(case.model(), x, masks, case))}: {error}") from None
+        raise AssertionError(
+            f"outputs {list(_answers(case.model(), x, masks, case))}: {error}"
+        ) from None
 
 
 @law("parameters")
@@ -261,7 +328,9 @@ def dtype_follows_the_input(case: Case) -> None:
     exact = _answers(double.model(), double.some_rows(3), case.masks(), case)
     for name, answer in _answers(single.model(), single.some_rows(3), case.masks(), case).items():
         kinds = answer.dtype, exact[name].dtype, answer.device.type
-        assert kinds == (torch.float32, torch.float64, torch.device(case.device).type), f"{name} answers in {kinds}"
+        assert kinds == (torch.float32, torch.float64, torch.device(case.device).type), (
+            f"{name} answers in {kinds}"
+        )
         _same(answer.double(), exact[name], 1e-4, f"{name} in float32", rtol=1e-4)
 
 
@@ -271,7 +340,9 @@ def samples_follow_the_generator(case: Case) -> None:
     before = torch.get_rng_state()
     one, same, other = (case.model().sample(50, generator=seeded(seed)) for seed in (3, 3, 4))
     assert one.shape == (50, case.num_tokens), f"50 samples have shape {tuple(one.shape)}"
-    assert torch.equal(one, same) and not torch.equal(one, other), "the seed does not decide the samples"
+    assert torch.equal(one, same) and not torch.equal(one, other), (
+        "the seed does not decide the samples"
+    )
     assert torch.equal(torch.get_rng_state(), before), "sampling moved the global generator"
 
 
@@ -287,9 +358,18 @@ def samples_follow_log_prob(case: Case) -> None:
 
 def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:
     """Every answer of the model about rows [N, D] and masks [P, 1, D], by name."""
-    ways = {"conditional_log_prob": (x, masks), "log_prob": (x,), "log_prob(x, observed)": (x, masks),
-            "mean_conditional_log_prob": (x, masks[:, 0]), "mean_log_prob": (x,)}
-    return {way: getattr(model, way.split("(")[0])(*given) for way, given in ways.items() if case.has(way)}
+    ways = {
+        "conditional_log_prob": (x, masks),
+        "log_prob": (x,),
+        "log_prob(x, observed)": (x, masks),
+        "mean_conditional_log_prob": (x, masks[:, 0]),
+        "mean_log_prob": (x,),
+    }
+    return {
+        way: getattr(model, way.split("(")[0])(*given)
+        for way, given in ways.items()
+        if case.has(way)
+    }
 
 
 def _garbage(case: Case, x: Tensor, observed: Tensor) -> list[Tensor]:
@@ -299,9 +379,13 @@ def _garbage(case: Case, x: Tensor, observed: Tensor) -> list[Tensor]:
     else:
         values = torch.tensor(case.values).to(x)
         place = (x[..., None] == values).int().argmax(-1)
-        wild = [values[(place + 1) % len(values)]] + ([] if case.words else [torch.full_like(x, math.nan)])
+        wild = [values[(place + 1) % len(values)]] + (
+            [] if case.words else [torch.full_like(x, math.nan)]
+        )
     return [torch.where(observed, x, other) for other in wild]
 
 
 def _same(found: Tensor, expected: Tensor, tolerance: float, what: str, *, rtol: float = 0) -> None:
-    torch.testing.assert_close(found, expected, rtol=rtol, atol=tolerance, msg=lambda message: f"{what}\n{message}")
+    torch.testing.assert_close(
+        found, expected, rtol=rtol, atol=tolerance, msg=lambda message: f"{what}\n{message}"
+    )

@@ -22,10 +22,19 @@ class History:
     tracked: dict[str, list] = field(default_factory=dict)
 
 
-def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_steps: int, learning_rate: float = 1e-2,
-        track: Mapping[str, Callable[[], Any]] | None = None, track_every: int = 1, decay_steps: int | None = None,
-        warm_up: int = 0, optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
-        name: str = "fit") -> History:
+def fit(
+    objective: Callable[[], Tensor],
+    parameters: Iterable[Tensor],
+    *,
+    num_steps: int,
+    learning_rate: float = 1e-2,
+    track: Mapping[str, Callable[[], Any]] | None = None,
+    track_every: int = 1,
+    decay_steps: int | None = None,
+    warm_up: int = 0,
+    optimiser: Callable[..., torch.optim.Optimizer] = torch.optim.Adam,
+    name: str = "fit",
+) -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
     objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called
@@ -37,10 +46,14 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")
     if decay_steps is not None and check_count(decay_steps, "decay_steps") < num_steps:
-        raise ValueError(f"{num_steps} steps are more than the {decay_steps} over which the learning rate falls")
+        raise ValueError(
+            f"{num_steps} steps are more than the {decay_steps} over which the learning rate falls"
+        )
     parameters, measures = list(parameters), dict(track or {})
     if not learning_rate > 0 or not any(p.requires_grad for p in parameters):
-        raise ValueError(f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients")
+        raise ValueError(
+            f"learning rate {learning_rate!r} must be positive, and a parameter must require gradients"
+        )
     climber = optimiser(parameters, lr=learning_rate, maximize=True)
     schedules = _schedules(climber, decay_steps, check_count(warm_up, "warm_up", at_least=0))
     history = History(tracked={key: [] for key in measures})
@@ -51,7 +64,9 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
         value = objective()
         history.objective.append(value.item())
         if not math.isfinite(history.objective[-1]):
-            raise FloatingPointError(f"{name}: the objective is {history.objective[-1]} at step {step}")
+            raise FloatingPointError(
+                f"{name}: the objective is {history.objective[-1]} at step {step}"
+            )
         value.backward()
         climber.step()
         for schedule in schedules:
@@ -60,7 +75,9 @@ def fit(objective: Callable[[], Tensor], parameters: Iterable[Tensor], *, num_st
     return history
 
 
-def _schedules(climber: torch.optim.Optimizer, decay_steps: int | None, warm_up: int) -> list[LRScheduler]:
+def _schedules(
+    climber: torch.optim.Optimizer, decay_steps: int | None, warm_up: int
+) -> list[LRScheduler]:
     schedules: list[LRScheduler] = [CosineAnnealingLR(climber, decay_steps)] if decay_steps else []
     return schedules + ([LinearLR(climber, 1 / warm_up, total_iters=warm_up)] if warm_up else [])
 
@@ -70,4 +87,6 @@ def _note(history: History, step: int, measures: Mapping[str, Callable[[], Any]]
     history.at.append(step)
     for key, measure in measures.items():
         value = measure()
-        history.tracked[key].append(value.item() if torch.is_tensor(value) and value.ndim == 0 else value)
+        history.tracked[key].append(
+            value.item() if torch.is_tensor(value) and value.ndim == 0 else value
+        )

@@ -47,21 +47,31 @@ class Elsewhere(TorchFunctionMode):
         kwargs, name = kwargs or {}, getattr(func, "__name__", "")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         away = any(map(is_away, tensors))
-        places = {is_away(tensor) for tensor in tensors if tensor.ndim or is_away(tensor)}  # scalars here go anywhere
+        places = {
+            is_away(tensor) for tensor in tensors if tensor.ndim or is_away(tensor)
+        }  # scalars here go anywhere
         if func == torch.Tensor.device.__get__:
             return self.DEVICE if away else func(*args)
         goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
         if name == "to" and goals:
-            away = is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
+            away = (
+                is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
+            )
         elif "device" in kwargs:
             away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
         elif name == "cpu" or kwargs.get("force"):
             away = False
         elif name == "numpy" and away or name != "__getitem__" and len(places) > 1:
             raise RuntimeError(f"{name}: expected all tensors to be on the same device")
-        if kwargs.get("generator") is not None and isinstance(kwargs["generator"], self.Generator) is not away:
+        if (
+            kwargs.get("generator") is not None
+            and isinstance(kwargs["generator"], self.Generator) is not away
+        ):
             raise RuntimeError(f"{name}: the generator is on another device")
-        here = tree_map(lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf, (args, kwargs))
+        here = tree_map(
+            lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf,
+            (args, kwargs),
+        )
         return tree_map(lambda leaf: placed(leaf, away), func(*here[0], **here[1]))
 
 
@@ -86,8 +96,12 @@ def elsewhere():
 @pytest.fixture(scope="session")
 def built_site():
     """The folder of the built site, where it was built from today's sources; else the test is skipped."""
-    if subprocess.run(["make", "--question", "pages"], cwd=ROOT, check=False, capture_output=True).returncode:
-        say = pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip  # `make test` has built it
+    if subprocess.run(
+        ["make", "--question", "pages"], cwd=ROOT, check=False, capture_output=True
+    ).returncode:
+        say = (
+            pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip
+        )  # `make test` has built it
         say("the book is not built from these sources: `make book`")
     return ROOT / "_build" / "html"
 
@@ -95,7 +109,11 @@ def built_site():
 @pytest.fixture(scope="session")
 def page(built_site):
     """page("book/intro") is a page of the built site, parsed once for all tests: they change nothing in it."""
-    return cache(lambda name: BeautifulSoup((built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"))
+    return cache(
+        lambda name: BeautifulSoup(
+            (built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"
+        )
+    )
 
 
 @pytest.hookimpl(trylast=True)
@@ -116,7 +134,14 @@ class Named:
             self.terminal.write_line(f"\n{report.when} failed: {report.nodeid}", red=True)
 
 
-SLOW = ["test_site", "test_connection", "test_editing", "test_moving", "test_book", "test_corpus_scores"]
+SLOW = [
+    "test_site",
+    "test_connection",
+    "test_editing",
+    "test_moving",
+    "test_book",
+    "test_corpus_scores",
+]
 
 
 def pytest_collection_modifyitems(items):
@@ -130,7 +155,13 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def chromium():
     """The path of a Chromium, which CHROMIUM may name; else the test is skipped."""
-    names = os.environ.get("CHROMIUM"), "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+    names = (
+        os.environ.get("CHROMIUM"),
+        "chromium",
+        "chromium-browser",
+        "google-chrome",
+        "google-chrome-stable",
+    )
     path = next(filter(None, (shutil.which(name) for name in names if name)), None)
     return path or pytest.skip("no Chromium on this machine")
 
@@ -140,9 +171,16 @@ def reader(chromium):
     """A browser session of its own, on a screen, in light colours, for a reader who asked for less motion."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=chromium) as browser:
-        context = browser.new_context(viewport=DESKTOP, color_scheme="light", reduced_motion="reduce")
-        context.set_default_timeout(60_000)  # patience for a busy machine; nothing here waits that long otherwise
+    with (
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium) as browser,
+    ):
+        context = browser.new_context(
+            viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"
+        )
+        context.set_default_timeout(
+            60_000
+        )  # patience for a busy machine; nothing here waits that long otherwise
         yield context
 
 
@@ -177,4 +215,6 @@ def global_state_is_untouched():
     """Nothing tested may move global randomness or the default dtype."""
     before = global_states(), torch.get_default_dtype()
     yield
-    assert (global_states(), torch.get_default_dtype()) == before, "global random state or default dtype moved"
+    assert (global_states(), torch.get_default_dtype()) == before, (
+        "global random state or default dtype moved"
+    )

@@ -34,7 +34,15 @@ def random_network(tokenizer, **options):
     """A tiny random masked language model for a tokenizer."""
     from transformers import BertConfig
 
-    config = BertConfig(vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=16,
-                        num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, initializer_range=0.3,
-                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        initializer_range=0.3,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return MaskedLM.random(config, tokenizer, seed=2, **options)

@@ -38,10 +38,17 @@ from mptlml_book.data.text import _python_reference, make_tokenizer
 ROOT = Path(__file__).parents[1]
 BERT = "google-bert/bert-base-uncased"
 SIZES = {  # of GLUE: the rows of each split
-    "ax": {"test": 1104}, "cola": {"train": 8551, "validation": 1043}, "mrpc": {"train": 3668, "test": 1725},
-    "qnli": {"validation": 5463}}
-COLUMNS = {"ax": ("premise", "hypothesis"), "cola": ("sentence",), "mrpc": ("sentence1", "sentence2"),
-           "qnli": ("question", "sentence")}
+    "ax": {"test": 1104},
+    "cola": {"train": 8551, "validation": 1043},
+    "mrpc": {"train": 3668, "test": 1725},
+    "qnli": {"validation": 5463},
+}
+COLUMNS = {
+    "ax": ("premise", "hypothesis"),
+    "cola": ("sentence",),
+    "mrpc": ("sentence1", "sentence2"),
+    "qnli": ("question", "sentence"),
+}
 COMMIT = "0" * 40
 PORTAL = b"<!doctype html><title>Welcome</title><p>Please sign in to use this network.</p>"
 
@@ -58,7 +65,9 @@ class Hub(BaseHTTPRequestHandler):
     asked: list[str]
 
     def log_message(self, *given):
-        self.asked.append(" ".join([self.command, self.path, self.headers.get("Range", "")]).strip())
+        self.asked.append(
+            " ".join([self.command, self.path, self.headers.get("Range", "")]).strip()
+        )
 
     def do_GET(self):
         fault, _, later = self.fault.partition(" ")
@@ -80,7 +89,7 @@ class Hub(BaseHTTPRequestHandler):
         if "resolve" in parts:
             at = parts.index("resolve")
             commit = parts[at + 1] if len(parts[at + 1]) == 40 else COMMIT
-            parts = ["models"] * (parts[0] != "datasets") + parts[:at] + parts[at + 2:]
+            parts = ["models"] * (parts[0] != "datasets") + parts[:at] + parts[at + 2 :]
         file = self.folder.joinpath(*parts)
         if not file.is_file():
             return self._send(200 if not parts else 404, b"", {"X-Error-Code": "EntryNotFound"})
@@ -90,7 +99,7 @@ class Hub(BaseHTTPRequestHandler):
         begin = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         if begin:
             headers["Content-Range"] = f"bytes {begin[1]}-{len(data) - 1}/{len(data)}"
-        self._send(206 if begin else 200, data[int(begin[1]):] if begin else data, headers)
+        self._send(206 if begin else 200, data[int(begin[1]) :] if begin else data, headers)
 
     def _describe(self, kind="", owner="", name="", what="", revision="", *path):
         """The pages of the hub's interface that describe a repository, its folders and its files."""
@@ -100,12 +109,24 @@ class Hub(BaseHTTPRequestHandler):
         if what == "tree":
             below = repository.joinpath(*path)
             deep = "recursive=true" in self.path.lower()
-            found = [{"type": "file" if file.is_file() else "directory", "oid": COMMIT, "size": file.stat().st_size,
-                      "path": file.relative_to(repository).as_posix()}
-                     for file in sorted(below.rglob("*") if deep else below.glob("*"))]
+            found = [
+                {
+                    "type": "file" if file.is_file() else "directory",
+                    "oid": COMMIT,
+                    "size": file.stat().st_size,
+                    "path": file.relative_to(repository).as_posix(),
+                }
+                for file in sorted(below.rglob("*") if deep else below.glob("*"))
+            ]
         else:
-            found = {"id": f"{owner}/{name}", "sha": revision or COMMIT, "siblings": [
-                {"rfilename": file.relative_to(repository).as_posix()} for file in repository.rglob("*.*")]}
+            found = {
+                "id": f"{owner}/{name}",
+                "sha": revision or COMMIT,
+                "siblings": [
+                    {"rfilename": file.relative_to(repository).as_posix()}
+                    for file in repository.rglob("*.*")
+                ],
+            }
         self._send(200, json.dumps(found).encode(), {"Content-Type": "application/json"})
 
     def _send(self, code, data, headers=None):
@@ -122,7 +143,7 @@ class Hub(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         for at in range(0, len(data), self.speed // 10):
-            self.wfile.write(data[at: at + self.speed // 10])
+            self.wfile.write(data[at : at + self.speed // 10])
             if self.fault == "slow" and len(data) > 10_000:
                 time.sleep(0.1)
 
@@ -133,7 +154,9 @@ def serving(folder, fault=""):
     handler = type("Handler", (Hub,), {"folder": Path(folder), "fault": fault, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.block_on_close = True, False
-    server.handle_error = lambda request, client: None  # a client may leave before it has its answer
+    server.handle_error = lambda request, client: (
+        None
+    )  # a client may leave before it has its answer
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", handler
@@ -146,7 +169,9 @@ def write_hub(folder, share=1.0, **size):
     """Texts and images, `share` of the real sets' sizes; a tokenizer; random weights of BERT-base or another size."""
     write_glue(Path(folder, "datasets", "nyu-mll", "glue"), share)
     write_images(Path(folder, "mnist"), share)
-    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(Path(folder, "models", BERT))
+    make_tokenizer(_python_reference(), 30522, fill=True).save_pretrained(
+        Path(folder, "models", BERT)
+    )
     with torch.random.fork_rng(devices=[]):
         BertForMaskedLM(BertConfig(**size)).save_pretrained(Path(folder, "models", BERT))
 
@@ -158,13 +183,24 @@ def write_glue(folder, share):
         (folder / name).mkdir(parents=True)
         for split, count in splits.items():
             rows = range(max(40, int(share * count)))
-            table = {column: [" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in rows]
-                     for column in COLUMNS[name]}
+            table = {
+                column: [" ".join(draw.choices(words, k=draw.randint(5, 25))) for _ in rows]
+                for column in COLUMNS[name]
+            }
             table |= {"label": [0] * len(rows), "idx": [*rows]}
-            pyarrow.parquet.write_table(pyarrow.table(table), folder / name / f"{split}-0-of-1.parquet")
-    configs = [{"config_name": name, "data_files": [
-        {"split": split, "path": f"{name}/{split}-*"} for split in splits]} for name, splits in SIZES.items()]
-    (folder / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")  # JSON is YAML
+            pyarrow.parquet.write_table(
+                pyarrow.table(table), folder / name / f"{split}-0-of-1.parquet"
+            )
+    configs = [
+        {
+            "config_name": name,
+            "data_files": [{"split": split, "path": f"{name}/{split}-*"} for split in splits],
+        }
+        for name, splits in SIZES.items()
+    ]
+    (folder / "README.md").write_text(
+        f"---\n{json.dumps({'configs': configs})}\n---\n"
+    )  # JSON is YAML
 
 
 def write_images(folder, share):
@@ -176,8 +212,10 @@ def write_images(folder, share):
         drawn = pixels.integers(0, 192, (count, 7, 7), dtype=np.uint8).repeat(4, 1).repeat(4, 2)
         drawn += pixels.integers(0, 64, drawn.shape, dtype=np.uint8)
         drawn[:, :4] = 0  # as the margins of digits are
-        contents = {"images-idx3": struct.pack(">IIII", 0x803, count, 28, 28) + drawn.tobytes(),
-                    "labels-idx1": struct.pack(">II", 0x801, count) + bytes(k % 10 for k in range(count))}
+        contents = {
+            "images-idx3": struct.pack(">IIII", 0x803, count, 28, 28) + drawn.tobytes(),
+            "labels-idx1": struct.pack(">II", 0x801, count) + bytes(k % 10 for k in range(count)),
+        }
         for kind, content in contents.items():
             (mnist / f"{part}-{kind}-ubyte.gz").write_bytes(gzip.compress(content, 1, mtime=0))
     shutil.copytree(mnist, folder / "fashion")
@@ -195,31 +233,50 @@ for kind, name in ((datasets.MNIST, "mnist"), (datasets.FashionMNIST, "fashion")
 
 def surroundings(home, address, folder):
     """The environment of a machine with a connection to this hub, and an empty home; kernels know its mirror."""
-    home, kept = Path(home), ("PATH", "LANG", "CI", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    home, kept = (
+        Path(home),
+        ("PATH", "LANG", "CI", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    )
     startup = home / "ipython" / "profile_default" / "startup" / "mirror.py"
     startup.parent.mkdir(parents=True, exist_ok=True)
     startup.write_text(STARTUP.format(folder=str(Path(folder) / "mnist"), address=address))
     known = home / "site"
     known.mkdir(exist_ok=True)
-    (known / "sitecustomize.py").write_text(  # for the program that fetches before the kernels start
-        f"import sys\nif 'mptlml_book.data.fetch' in sys.orig_argv:\n    exec(open({str(startup)!r}).read())\n")
+    (
+        known / "sitecustomize.py"
+    ).write_text(  # for the program that fetches before the kernels start
+        f"import sys\nif 'mptlml_book.data.fetch' in sys.orig_argv:\n    exec(open({str(startup)!r}).read())\n"
+    )
     return {name: os.environ[name] for name in kept if name in os.environ} | {
-        "HOME": str(home), "IPYTHONDIR": str(home / "ipython"), "MPLCONFIGDIR": str(home / "matplotlib"),
-        "HF_ENDPOINT": address, "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", "NO_PROXY": "127.0.0.1",
-        "MIRROR": str(startup), "PYTHONPATH": str(known)}
+        "HOME": str(home),
+        "IPYTHONDIR": str(home / "ipython"),
+        "MPLCONFIGDIR": str(home / "matplotlib"),
+        "HF_ENDPOINT": address,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "NO_PROXY": "127.0.0.1",
+        "MIRROR": str(startup),
+        "PYTHONPATH": str(known),
+    }
 
 
 def main(*chapters):
     """Execute chapters against a hub of full size; says what each read and took. Exits with what the execution says."""
     with tempfile.TemporaryDirectory() as scratch:
         book, folder = Path(scratch, "book"), Path(scratch, "hub")
-        shutil.copytree(ROOT, book, ignore=shutil.ignore_patterns("_build", ".venv", ".git", ".newest"))
+        shutil.copytree(
+            ROOT, book, ignore=shutil.ignore_patterns("_build", ".venv", ".git", ".newest")
+        )
         write_hub(folder)
         with serving(folder) as (address, _):
             command = [sys.executable, str(book / "book" / "_ext" / "book_execute.py"), *chapters]
-            env = surroundings(Path(scratch, "home"), address, folder) | {"MPTLML_REQUIRE_DATA": "1"}
+            env = surroundings(Path(scratch, "home"), address, folder) | {
+                "MPTLML_REQUIRE_DATA": "1"
+            }
             status = subprocess.run(command, cwd=book, env=env).returncode
-        for stem, said in json.loads((book / "_build" / "records.json").read_text())["chapters"].items():
+        for stem, said in json.loads((book / "_build" / "records.json").read_text())[
+            "chapters"
+        ].items():
             data = "; ".join(f"{one['source']}, {one['size']}" for one in said["data"])
             print(f"{stem}: {said['seconds']:.0f} s, {said['megabytes']:.0f} MB; {data}")
         return status

@@ -52,7 +52,8 @@ def bernoulli_table(weights, probs):
     """{outcome: probability} of a Bernoulli mixture over all 2^D outcomes."""
     return {
         outcome: sum(
-            weight * math.prod(p if bit else 1 - p for bit, p in zip(outcome, component, strict=True))
+            weight
+            * math.prod(p if bit else 1 - p for bit, p in zip(outcome, component, strict=True))
             for weight, component in zip(weights, probs, strict=True)
         )
         for outcome in itertools.product((0, 1), repeat=len(probs[0]))
@@ -62,18 +63,24 @@ def bernoulli_table(weights, probs):
 def sequence_table(initial, transition, emission, num_tokens):
     """{sequence: probability} of a hidden Markov model, summed over every path of states."""
     states, words = range(len(initial)), range(emission.shape[1])
-    paths = {path: initial[path[0]] * math.prod(transition[step] for step in itertools.pairwise(path))
-             for path in itertools.product(states, repeat=num_tokens)}
+    paths = {
+        path: initial[path[0]] * math.prod(transition[step] for step in itertools.pairwise(path))
+        for path in itertools.product(states, repeat=num_tokens)
+    }
     return {
-        sequence: sum(p * math.prod(emission[z, v] for z, v in zip(path, sequence, strict=True))
-                      for path, p in paths.items())
+        sequence: sum(
+            p * math.prod(emission[z, v] for z, v in zip(path, sequence, strict=True))
+            for path, p in paths.items()
+        )
         for sequence in itertools.product(words, repeat=num_tokens)
     }
 
 
 def table_marginal(table, row, tokens):
     """log p(x_tokens) in nats, summed from a table of outcomes."""
-    return math.log(sum(p for outcome, p in table.items() if all(outcome[t] == row[t] for t in tokens)))
+    return math.log(
+        sum(p for outcome, p in table.items() if all(outcome[t] == row[t] for t in tokens))
+    )
 
 
 def score(conditional, num_tokens, size):
@@ -83,5 +90,6 @@ def score(conditional, num_tokens, size):
     """
     masks = subsets(num_tokens, size)
     return sum(
-        sum(conditional(token, rest(num_tokens, masked)) for token in masked) / size for masked in masks
+        sum(conditional(token, rest(num_tokens, masked)) for token in masked) / size
+        for masked in masks
     ) / len(masks)

@@ -33,24 +33,38 @@ def test_the_posterior_is_that_of_an_enumeration_of_all_states(name, generator):
 
 def test_the_domains_differ_where_they_say(generator):
     home, short, renamed, noisy, new = map(study.domain, study.DOMAINS)
-    assert torch.equal(home.emission, language().emission) and torch.equal(home.transition, language().transition)
+    assert torch.equal(home.emission, language().emission) and torch.equal(
+        home.transition, language().transition
+    )
     assert noisy.emission.min() == pytest.approx(0.9 * 0.02 / 24 + 0.1 / 24)
     stay = [float(model.transition[1].view(-1, 4).sum(1)[0]) for model in (home, short, new)]
     assert stay == pytest.approx([0.97, 0.8, 0.97])
     for topic, rank in itertools.product(range(3), repeat=2):
-        there, here = NOUNS[topic][rank], NOUNS[(topic + 1) % 3][rank]  # the next topic's noun stands there
-        assert torch.allclose(renamed.emission[:, WORDS.index(here)], home.emission[:, WORDS.index(there)])
+        there, here = (
+            NOUNS[topic][rank],
+            NOUNS[(topic + 1) % 3][rank],
+        )  # the next topic's noun stands there
+        assert torch.allclose(
+            renamed.emission[:, WORDS.index(here)], home.emission[:, WORDS.index(there)]
+        )
     assert torch.allclose(new.emission[:12], home.emission, atol=1e-15) and len(new.initial) == 16
-    for kind, state in ((NOUNS, 13), (VERBS, 14)):  # three words of the new topic, one of each other
+    for kind, state in (
+        (NOUNS, 13),
+        (VERBS, 14),
+    ):  # three words of the new topic, one of each other
         words = new.emission[state].topk(3).indices.tolist()
-        assert sorted(topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words) == [0, 1, 2]
+        assert sorted(
+            topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words
+        ) == [0, 1, 2]
 
 
 def test_the_probe_is_that_of_scikit_learn(generator):
     inputs = 3 * torch.randn(2, 60, 5, generator=generator, dtype=torch.float64)
     labels = torch.randint(3, (2, 60), generator=generator)
     for weight, x, y in zip(study.probe(inputs, labels, 3), inputs, labels, strict=True):
-        theirs = LogisticRegression(C=1, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(study.with_constant(x), y)
+        theirs = LogisticRegression(C=1, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(
+            study.with_constant(x), y
+        )
         assert torch.allclose(weight, torch.from_numpy(theirs.coef_.T), atol=1e-5)
     # labels that are separated or missing
     inputs = 7 * torch.randn(1, 8, 48, generator=generator, dtype=torch.float64)
@@ -63,10 +77,14 @@ def test_the_regret_is_the_expected_log_loss_above_that_of_the_posterior(generat
     answer = torch.rand(50, 3, generator=generator, dtype=torch.float64).log_softmax(-1)
     assert study.regret(posterior, posterior.log()) == pytest.approx(0, abs=1e-12)
     labels = torch.multinomial(posterior, 4000, replacement=True, generator=generator)
-    losses = (posterior.log() - answer).gather(1, labels).mean(0)  # one mean over the rows for each draw
+    losses = (
+        (posterior.log() - answer).gather(1, labels).mean(0)
+    )  # one mean over the rows for each draw
     assert abs(losses.mean() - study.regret(posterior, answer)) < 4 * losses.std() / math.sqrt(4000)
     certain = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    assert study.regret(certain, torch.tensor([[0.25, 0.75]], dtype=torch.float64).log()) == pytest.approx(math.log(4))
+    assert study.regret(
+        certain, torch.tensor([[0.25, 0.75]], dtype=torch.float64).log()
+    ) == pytest.approx(math.log(4))
 
 
 def test_fine_tuning_learns_in_a_copy(generator):
@@ -76,13 +94,17 @@ def test_fine_tuning_learns_in_a_copy(generator):
     labels = study.topic_posterior(truth, x).argmax(-1)
     with torch.no_grad():
         answer = net(x, torch.ones_like(x, dtype=torch.bool))[:, 15]
-        assert torch.allclose(net.readout(study.middle_states(net, x)).log_softmax(-1), answer, atol=1e-6)
+        assert torch.allclose(
+            net.readout(study.middle_states(net, x)).log_softmax(-1), answer, atol=1e-6
+        )
     before, head = copy.deepcopy(net.state_dict()), torch.zeros(9, 3, dtype=torch.float64)
     tuned, weight = study.fine_tune(net, x, labels, head, generator=generator)
     assert all(map(torch.equal, net.state_dict().values(), before.values())) and not head.any()
     assert not torch.equal(tuned.embedding.weight, net.embedding.weight)
     with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(study.with_constant(study.middle_states(tuned, x)) @ weight, labels)
+        loss = torch.nn.functional.cross_entropy(
+            study.with_constant(study.middle_states(tuned, x)) @ weight, labels
+        )
     assert loss < math.log(3) - 0.01
 
 
@@ -102,16 +124,22 @@ class OneAtATime(Knower):
 
     def vocabulary_log_prob(self, x, observed):
         known = super().vocabulary_log_prob(x, observed)
-        return torch.where(((~observed).sum(-1) == 1)[..., None, None], known, -math.log(len(WORDS)))
+        return torch.where(
+            ((~observed).sum(-1) == 1)[..., None, None], known, -math.log(len(WORDS))
+        )
 
 
 def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     truth = language()
-    monkeypatch.setattr(study, "middle_states", lambda net, x: study.topic_posterior(truth, x).log())
+    monkeypatch.setattr(
+        study, "middle_states", lambda net, x: study.topic_posterior(truth, x).log()
+    )
     found = study.afterwards(Knower(truth), seed=1, tuned=False)
     assert abs(found["fill, home"]) < 1e-9 and abs(found["write, home"]) < 1e-9
     assert 0 <= found["probe 512, home"] < found["probe 8, home"] < 0.1
-    assert all(found[f"{task}, {name}"] > 0.1 for task in ("fill", "write") for name in study.DOMAINS[1:])
+    assert all(
+        found[f"{task}, {name}"] > 0.1 for task in ("fill", "write") for name in study.DOMAINS[1:]
+    )
     about = study.foretellers(Knower(truth), seed=1)
     assert all(abs(about[name]) < 1e-9 for name in ("area gap", "S(1)"))
     found = study.afterwards(OneAtATime(truth), seed=1, tuned=False)

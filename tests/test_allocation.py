@@ -34,7 +34,9 @@ def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
     found = areas(ask, np.full(REPEATS, D), 20_000, error, generator)
     away = found.mean - area
     scatter = np.sqrt((away**2).mean())
-    assert scatter == pytest.approx(error, rel=0.1) or scatter < error  # the pilot may be more than enough
+    assert (
+        scatter == pytest.approx(error, rel=0.1) or scatter < error
+    )  # the pilot may be more than enough
     assert abs(away.mean()) < 4 * scatter / REPEATS**0.5
     covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
     assert abs(covered.mean() - 0.95) < 4 * (0.95 * 0.05 / REPEATS) ** 0.5 + 0.01
@@ -47,58 +49,96 @@ def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
 def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, generator):
     """The mean over every outcome, of two blocks that answer one of two values: a row for each outcome of all draws."""
     values, chance = np.array([[0, 3], [1, 1.5]]), np.array([0.8, 0.2])
-    tapes = np.array(list(itertools.product(range(2), repeat=most)))  # what comes next, [outcomes, draws]
+    tapes = np.array(
+        list(itertools.product(range(2), repeat=most))
+    )  # what comes next, [outcomes, draws]
     taken = np.zeros(len(tapes), dtype=int)
 
     def draw(rows, blocks, places):
         order = np.argsort(rows, kind="stable")
         nth = np.empty_like(rows)  # of the pairs that this call asks of the row
         nth[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
-        found = values[blocks[:, None], tapes[rows[:, None], taken[rows][:, None] + 2 * nth[:, None] + np.arange(2)]]
+        found = values[
+            blocks[:, None],
+            tapes[rows[:, None], taken[rows][:, None] + 2 * nth[:, None] + np.arange(2)],
+        ]
         np.add.at(taken, rows, 2)
-        return found + 1e-8 * np.arange(2)  # so that no noise is zero, and both halves draw in each round
+        return found + 1e-8 * np.arange(
+            2
+        )  # so that no noise is zero, and both halves draw in each round
 
     found = allocate(draw, np.ones((2, len(tapes))), 1e-12, most, pilot=2, generator=generator)
     odds = np.where(np.arange(most) < found.draws[:, None], chance[tapes], 0.5).prod(1)
-    assert len(set(map(tuple, tapes[:, :8]))) == 256 and (found.draws <= most).all() and odds.sum() == pytest.approx(1)
+    assert (
+        len(set(map(tuple, tapes[:, :8]))) == 256
+        and (found.draws <= most).all()
+        and odds.sum() == pytest.approx(1)
+    )
     assert abs(odds @ found.mean - chance @ values.sum(0)) < bias
 
 
 @pytest.mark.parametrize("by_orders", [False, True])
 def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
-    model = Says(7, lambda x, observed: -x * torch.arange(7) * (1 + observed.sum(-1, keepdim=True)) / 9)
+    model = Says(
+        7, lambda x, observed: -x * torch.arange(7) * (1 + observed.sum(-1, keepdim=True)) / 9
+    )
     x = torch.rand(1, 7, generator=generator, dtype=torch.float64).expand(300, -1)
-    found = estimate_area(model, x, 10_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator)
+    found = estimate_area(
+        model, x, 10_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator
+    )
     assert max(map(torch.numel, model.asked)) <= 999
     away = found.mean - exact_curve(model, x[:1]).area().mean
     # the spread of few orders says badly how many more it takes
     assert away.square().mean().sqrt() == pytest.approx(0.2, rel=0.35 if by_orders else 0.15)
     assert abs(away.mean()) < 4 * away.std() / 300**0.5
-    joint = estimate_area(a_model(), x[:2, :5], 10_000, error=1e-6, by_orders=True, generator=generator)
-    assert (joint.passes == 8 * 5).all() and (joint.mean - a_model().log_prob(x[:2, :5])).abs().max() < 1e-12
+    joint = estimate_area(
+        a_model(), x[:2, :5], 10_000, error=1e-6, by_orders=True, generator=generator
+    )
+    assert (joint.passes == 8 * 5).all() and (
+        joint.mean - a_model().log_prob(x[:2, :5])
+    ).abs().max() < 1e-12
 
 
 def test_passes_are_counted_and_have_a_limit(generator):
     model = one_nat_each(9)
     found = estimate_area(model, torch.zeros(3, 9), 100, error=0.1, generator=generator)
-    assert (found.mean == -9).all() and (found.stderr == 0).all() and (found.passes == 2 * 4 * 8 + 1).all()
+    assert (
+        (found.mean == -9).all()
+        and (found.stderr == 0).all()
+        and (found.passes == 2 * 4 * 8 + 1).all()
+    )
     assert sum(map(torch.numel, model.asked)) == 9 * found.passes.sum()
     steps = Says(9, lambda x, observed: -x * (1 + observed.sum(-1, keepdim=True)))
-    found = estimate_area(steps, torch.rand(3, 9, generator=generator), 99, error=1e-3, generator=generator)
+    found = estimate_area(
+        steps, torch.rand(3, 9, generator=generator), 99, error=1e-3, generator=generator
+    )
     assert (found.stderr > 1e-3).all() and (found.passes <= 99).all() and (found.passes > 90).all()
     for few in (1, 5):  # all masks
-        found = estimate_area(one_nat_each(few), torch.zeros(2, few), 33, error=1, generator=generator)
+        found = estimate_area(
+            one_nat_each(few), torch.zeros(2, few), 33, error=1, generator=generator
+        )
         assert (found.mean == -few).all() and (found.passes == 2**few - 1).all()
 
 
 def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
     rng, scale = np.random.default_rng(0), np.array([1, 2, 2, 2, 8])
     for most in range(20, 80):
-        found = allocate(lambda rows, blocks, places: rng.standard_normal(places.shape) * scale[blocks, None],
-                         np.ones((5, 40)), 1e-9, most, pilot=2, generator=generator)
+        found = allocate(
+            lambda rows, blocks, places: rng.standard_normal(places.shape) * scale[blocks, None],
+            np.ones((5, 40)),
+            1e-9,
+            most,
+            pilot=2,
+            generator=generator,
+        )
         assert (found.draws == most // 4 * 4).all()  # whole pairs in each half
-    found = allocate(lambda rows, blocks, places: np.where(places < places[:, ::-1], -1, 1), np.ones((1, 4)), 0.05,
-                     10_000, generator=generator)
+    found = allocate(
+        lambda rows, blocks, places: np.where(places < places[:, ::-1], -1, 1),
+        np.ones((1, 4)),
+        0.05,
+        10_000,
+        generator=generator,
+    )
     assert (found.draws == 800).all()  # 2 / 0.05^2, where the variance is known to be 2
 
 
@@ -116,20 +156,35 @@ def test_a_quiet_block_is_not_left_alone(generator):
 
 def test_an_error_knows_how_well_it_is_known(generator):
     """From the pilot alone, of two pairs in each half: between two and four degrees of freedom, whatever the unit."""
-    found = allocate(lambda rows, blocks, places: 1e3 * places, np.ones((1, REPEATS)), 1e6, 100, generator=generator)
+    found = allocate(
+        lambda rows, blocks, places: 1e3 * places,
+        np.ones((1, REPEATS)),
+        1e6,
+        100,
+        generator=generator,
+    )
     assert found.dof.min() >= 2 and found.dof.max() <= 4 and found.dof.std() > 0.1
 
 
-@pytest.mark.parametrize(("given", "message"), [
-    (dict(error=0), "above 0, got 0"), (dict(error=float("nan")), "above 0"), (dict(error=-1), "above 0"),
-    (dict(num_tokens=6, num_passes=62), "at least 63"),
-    (dict(num_tokens=7, num_passes=48), "at least 49"),
-    (dict(num_passes=64), "at least 65, got 64"), (dict(num_passes=71, by_orders=True), "at least 72, got 71")])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (dict(error=0), "above 0, got 0"),
+        (dict(error=float("nan")), "above 0"),
+        (dict(error=-1), "above 0"),
+        (dict(num_tokens=6, num_passes=62), "at least 63"),
+        (dict(num_tokens=7, num_passes=48), "at least 49"),
+        (dict(num_passes=64), "at least 65, got 64"),
+        (dict(num_passes=71, by_orders=True), "at least 72, got 71"),
+    ],
+)
 def test_what_cannot_be_reached_is_refused(given, message, generator):
     given = dict(num_tokens=9, num_passes=100, error=1.0) | given
     size, num_passes = given.pop("num_tokens"), given.pop("num_passes")
     with pytest.raises(ValueError, match=message):
-        estimate_area(one_nat_each(size), torch.zeros(1, size), num_passes, generator=generator, **given)
+        estimate_area(
+            one_nat_each(size), torch.zeros(1, size), num_passes, generator=generator, **given
+        )
 
 
 def test_texts_of_all_lengths_have_the_areas_of_all_their_masks(lm, generator):

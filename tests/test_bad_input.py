@@ -10,7 +10,14 @@ import torch
 from fakes import one_nat_each, random_network
 
 from mptlml import Estimate, fit, objectives
-from mptlml.masks import all_masks, all_orders, count_masks, random_masks, random_orders, stratified_sizes
+from mptlml.masks import (
+    all_masks,
+    all_orders,
+    count_masks,
+    random_masks,
+    random_orders,
+    stratified_sizes,
+)
 from mptlml.models import (
     PPCA,
     BernoulliMixture,
@@ -23,7 +30,14 @@ from mptlml.models import (
 from mptlml.models.deep_vae import DeepVAE
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule
-from mptlml.score import chain_rule, estimate_area, exact_curve, mean_score, order_spread, score_curve
+from mptlml.score import (
+    chain_rule,
+    estimate_area,
+    exact_curve,
+    mean_score,
+    order_spread,
+    score_curve,
+)
 from mptlml.text.text_curves import Corpus
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
@@ -59,11 +73,18 @@ class Untouched:
     log_prob = conditional_log_prob
 
 
-MODEL, ROWS, SEEN, RULE = Untouched(), real(4, 3), ids(True, True, False), disc_rule(0.5, num_latents=1)
+MODEL, ROWS, SEEN, RULE = (
+    Untouched(),
+    real(4, 3),
+    ids(True, True, False),
+    disc_rule(0.5, num_latents=1),
+)
 PCA = PPCA(ids([1.0], [0.5], [2.0]).double(), 0.3)
 COINS = BernoulliMixture(real(2), ids([0.2, 0.5, 0.9], [0.7, 0.1, 0.3]).double())
 WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
-CERTAIN = HiddenMarkovModel(real(2), torch.eye(2).double(), torch.eye(2).double(), 3)  # writes 000 or 111
+CERTAIN = HiddenMarkovModel(
+    real(2), torch.eye(2).double(), torch.eye(2).double(), 3
+)  # writes 000 or 111
 NO = ids([0, 1, 0])  # which it never writes
 DEEP = DeepVAE(3, 1, 0, generator=G).double()
 LINEAR = LinearVAE(PCA.weight, real(3), RULE)
@@ -72,11 +93,15 @@ NET = MaskedTransformer(3, 2, generator=G)
 
 
 def climb(*, trained=True, num_steps=1, **options):
-    return fit(MODEL.log_prob, [torch.zeros((), requires_grad=trained)], num_steps=num_steps, **options)
+    return fit(
+        MODEL.log_prob, [torch.zeros((), requires_grad=trained)], num_steps=num_steps, **options
+    )
 
 
 def markov(**change):
-    good = dict(initial=real(2), transition=real(2, 2), emission=real(2, 3, fill=1 / 3), num_tokens=3)
+    good = dict(
+        initial=real(2), transition=real(2, 2), emission=real(2, 3, fill=1 / 3), num_tokens=3
+    )
     return HiddenMarkovModel(**good | change)
 
 
@@ -228,10 +253,14 @@ ALIKE = {  # what every model answers and refuses alike
     "mean_score(model, X.float(), SEEN[None])": "x is torch.float32",
 }
 MODELS = PCA, COINS, LINEAR, Importance(DEEP, G, 2)
-CASES = [(None, *row) for row in TABLE.items()] + [(model, *row) for row in ALIKE.items() for model in MODELS]
+CASES = [(None, *row) for row in TABLE.items()] + [
+    (model, *row) for row in ALIKE.items() for model in MODELS
+]
 
 
-@pytest.mark.parametrize(("model", "call", "states"), CASES, ids=[f"{type(m).__name__} {call}" for m, call, _ in CASES])
+@pytest.mark.parametrize(
+    ("model", "call", "states"), CASES, ids=[f"{type(m).__name__} {call}" for m, call, _ in CASES]
+)
 def test_bad_input(model, call, states):
     with pytest.raises(ValueError) as error:
         eval(call, globals(), {"model": model})
@@ -287,9 +316,14 @@ def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(method, monkeypatc
     for name in GIVEN.keys() - taken:
         with pytest.raises(ValueError) as error:
             call(GIVEN[name][0])
-        states = "0 tokens do not make" if (method, name) == ("blocks", "no text") else GIVEN[name][1]
+        states = (
+            "0 tokens do not make" if (method, name) == ("blocks", "no text") else GIVEN[name][1]
+        )
         states = f"{states}|must be a whole number" if method == "at_length" else states
-        assert re.search(states, str(error.value)) or "needs texts" in str(error.value), (name, str(error.value))
+        assert re.search(states, str(error.value)) or "needs texts" in str(error.value), (
+            name,
+            str(error.value),
+        )
 
 
 def test_good_input_next_to_the_bad():
@@ -302,6 +336,8 @@ def test_good_input_next_to_the_bad():
     assert BernoulliMixture(ids(1.0), ids([0.0, 1.0])).log_prob(ids(0.0, 1.0)) == 0
     assert COINS.conditional_log_prob(ids(1.0, 0.0, NAN).double(), SEEN)[:2].tolist() == [0, 0]
     coins = BernoulliMixture(1.000005 * COINS.weights, COINS.probs)
-    words = HiddenMarkovModel(*(1.000005 * p for p in (WORDS.initial, WORDS.transition, WORDS.emission)), 3)
+    words = HiddenMarkovModel(
+        *(1.000005 * p for p in (WORDS.initial, WORDS.transition, WORDS.emission)), 3
+    )
     for rounded, model in ((coins, COINS), (words, WORDS)):  # sums are made to be exactly 1
         torch.testing.assert_close(rounded.log_prob(X[0]), model.log_prob(X[0]), rtol=0, atol=1e-12)

@@ -68,7 +68,9 @@ def digests(root):
 
 def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path):
     for folder in ("mptlml", "mptlml_book", "book", "notebooks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc", "*.ipynb"))
+        shutil.copytree(
+            ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc", "*.ipynb")
+        )
     for name in ("requirements.txt", "constraints.txt"):
         shutil.copy(ROOT / name, tmp_path)
     before, found = digests(tmp_path), {}
@@ -85,9 +87,17 @@ def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path):
 @pytest.fixture
 def little_book(tmp_path, monkeypatch):
     """A project with a package, no chapters, and a reader who has no data."""
-    for name, text in {"mptlml_book/data/images.py": "", "mptlml_book/data/text.py": "", "notebooks/.keep": "",
-                       "home/.keep": "", "book/claims.yml": "[]", "book/data_sets.yml": "{}", "book/figures.yml": "[]",
-                       "requirements.txt": "", "constraints.txt": ""}.items():
+    for name, text in {
+        "mptlml_book/data/images.py": "",
+        "mptlml_book/data/text.py": "",
+        "notebooks/.keep": "",
+        "home/.keep": "",
+        "book/claims.yml": "[]",
+        "book/data_sets.yml": "{}",
+        "book/figures.yml": "[]",
+        "requirements.txt": "",
+        "constraints.txt": "",
+    }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
@@ -98,16 +108,28 @@ def little_book(tmp_path, monkeypatch):
 
 def write_chapter(root, *cells, name="01_good"):
     path = root / "notebooks" / f"{name}.md"
-    path.write_text(f"# {name}\n" + "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells))
+    path.write_text(
+        f"# {name}\n" + "".join(f"\n```{{code-cell}} ipython3\n{cell}\n```\n" for cell in cells)
+    )
     return path
 
 
-@pytest.mark.parametrize(("module", "file", "variable", "folder"), [
-    ("images", "MNIST/raw/train-images-idx3-ubyte", "MPTLML_DATA", ".cache/mptlml"),
-    ("text", "hub/models--google-bert--bert/snapshots/0/vocab.txt", "HF_HOME", ".cache/huggingface"),
-    ("text", "datasets/nyu-mll___glue/cola/train.arrow", "HF_HOME", ".cache/huggingface"),
-])
-def test_the_digest_sees_the_data_at_hand_wherever_they_lie(little_book, monkeypatch, module, file, variable, folder):
+@pytest.mark.parametrize(
+    ("module", "file", "variable", "folder"),
+    [
+        ("images", "MNIST/raw/train-images-idx3-ubyte", "MPTLML_DATA", ".cache/mptlml"),
+        (
+            "text",
+            "hub/models--google-bert--bert/snapshots/0/vocab.txt",
+            "HF_HOME",
+            ".cache/huggingface",
+        ),
+        ("text", "datasets/nyu-mll___glue/cola/train.arrow", "HF_HOME", ".cache/huggingface"),
+    ],
+)
+def test_the_digest_sees_the_data_at_hand_wherever_they_lie(
+    little_book, monkeypatch, module, file, variable, folder
+):
     reads = write_chapter(little_book, f"from mptlml_book.data import {module}")
     without = book_digest.digest(reads, little_book)
     place = little_book / "home" / folder / file
@@ -137,18 +159,30 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 
 
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
-UNREAD = "tools.csv", "evidence_coins.csv", "networks_markov.csv"  # a page reads the first, chapters to come the others
+UNREAD = (
+    "tools.csv",
+    "evidence_coins.csv",
+    "networks_markov.csv",
+)  # a page reads the first, chapters to come the others
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_chapter_runs_again_when_a_stored_file_that_it_reads_has_changed(built_site, name, monkeypatch):
+def test_a_chapter_runs_again_when_a_stored_file_that_it_reads_has_changed(
+    built_site, name, monkeypatch
+):
     """Its outputs name what its code reads, also where the code puts the name together, as in f"runs_{name}.csv"."""
     plain, fits = set(), set()
     for path in book_digest.chapters():
         asked = re.findall(r'report\.stored\(f?"([^"]+)"', path.read_text(encoding="utf-8"))
         plain |= {path} if name in asked else set()
-        fits |= {path} if any(fnmatchcase(name, re.sub(r"\{\w+\}", "*", one)) for one in asked) else set()
-    monkeypatch.setattr(book_outputs, "file_digest", lambda path: "0" if path.name == name else file_digest(path))
+        fits |= (
+            {path}
+            if any(fnmatchcase(name, re.sub(r"\{\w+\}", "*", one)) for one in asked)
+            else set()
+        )
+    monkeypatch.setattr(
+        book_outputs, "file_digest", lambda path: "0" if path.name == name else file_digest(path)
+    )
     reads = {path for path in book_digest.chapters() if book_outputs.executed_chapter(path) is None}
     assert plain <= reads <= fits
     assert bool(reads) == (name not in UNREAD)
@@ -156,27 +190,37 @@ def test_a_chapter_runs_again_when_a_stored_file_that_it_reads_has_changed(built
 
 # The executor -----------------------------------------------------------------------------------------------
 
+
 def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, capfd):
     (little_book / "data").mkdir()
     monkeypatch.chdir(little_book)
     monkeypatch.setenv("MPTLML_DATA", "data")
-    good = write_chapter(little_book, ":tags: [hide-input]\nprint(6 * 7)",
-                         "import os; print(os.environ['MPTLML_DATA'])")
+    good = write_chapter(
+        little_book,
+        ":tags: [hide-input]\nprint(6 * 7)",
+        "import os; print(os.environ['MPTLML_DATA'])",
+    )
     bad = write_chapter(little_book, "raise RuntimeError('on purpose')", "2", name="02_bad")
     write_chapter(little_book, "import os; os.kill(os.getpid(), 9)", name="03_dead")
     assert book_execute.execute([], jobs=2, root=little_book) == 1
     said = capfd.readouterr().err
     assert "on purpose" in said
-    assert said.splitlines()[-2:] == [f"failed: {stem}, kept in build/chapters/{stem}.ipynb"
-                                      for stem in ("02_bad", "03_dead")]
+    assert said.splitlines()[-2:] == [
+        f"failed: {stem}, kept in build/chapters/{stem}.ipynb" for stem in ("02_bad", "03_dead")
+    ]
     copies = little_book / "build" / "chapters"
     assert {path.name for path in copies.glob("*.ipynb")} == {"02_bad.ipynb", "03_dead.ipynb"}
     [error, *_] = book_digest.code_cells(nbformat.read(copies / "02_bad.ipynb", as_version=4))
     assert error.outputs[0].evalue == "on purpose"
-    good.write_text(good.read_text().replace("hide-input", "hide-cell"))  # what the page shows needs no run
+    good.write_text(
+        good.read_text().replace("hide-input", "hide-cell")
+    )  # what the page shows needs no run
     kept = book_execute.executed_chapter(good, little_book)
     assert book_digest.code_cells(kept)[0].metadata["tags"] == ["hide-cell"]
-    assert [cell.outputs[0].text for cell in book_digest.code_cells(kept)] == ["42\n", f"{little_book / 'data'}\n"]
+    assert [cell.outputs[0].text for cell in book_digest.code_cells(kept)] == [
+        "42\n",
+        f"{little_book / 'data'}\n",
+    ]
     assert book_execute.executed_chapter(bad, little_book) is None
     assert book_execute.execute(["01_good"], jobs=2, root=little_book) == 0
     assert "nothing to execute" in capfd.readouterr().out
@@ -190,8 +234,11 @@ def test_outputs_are_those_of_the_stored_results_that_were_read(little_book, mon
     runs, other = (little_book / "book" / "data" / f"runs_{name}.csv" for name in "ab")
     for file in (runs, other):
         file.write_text("1\n")
-    path = write_chapter(little_book, "from mptlml_book import report",
-                         'print([report.stored(f"runs_{name}.csv").read_text() for name in "a"])')
+    path = write_chapter(
+        little_book,
+        "from mptlml_book import report",
+        'print([report.stored(f"runs_{name}.csv").read_text() for name in "a"])',
+    )
     assert book_execute.execute([], 1, little_book) == 0
     other.write_text("2\n")
     assert book_execute.executed_chapter(path, little_book)
@@ -205,29 +252,52 @@ def test_outputs_are_those_of_the_stored_results_that_were_read(little_book, mon
 
 def ran(*records):
     """A notebook of one code cell that ran, and emitted records."""
-    outputs = [nbformat.v4.new_output("display_data", {MIME: record, "text/plain": "a record"}) for record in records]
-    return nbformat.v4.new_notebook(cells=[
-        nbformat.v4.new_markdown_cell("# A chapter"),
-        nbformat.v4.new_code_cell("1", execution_count=1, outputs=outputs)])
+    outputs = [
+        nbformat.v4.new_output("display_data", {MIME: record, "text/plain": "a record"})
+        for record in records
+    ]
+    return nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("# A chapter"),
+            nbformat.v4.new_code_cell("1", execution_count=1, outputs=outputs),
+        ]
+    )
 
 
-@pytest.mark.parametrize(("after", "note", "kept"), [
-    ("a-2", "", "a-2"), ("a-2", "digits stand in", "a-1"), ("b-1", "", None)], ids=["fetched", "default", "edited"])
-def test_outputs_are_kept_for_the_sources_and_data_that_made_them(little_book, monkeypatch, after, note, kept):
+@pytest.mark.parametrize(
+    ("after", "note", "kept"),
+    [("a-2", "", "a-2"), ("a-2", "digits stand in", "a-1"), ("b-1", "", None)],
+    ids=["fetched", "default", "edited"],
+)
+def test_outputs_are_kept_for_the_sources_and_data_that_made_them(
+    little_book, monkeypatch, after, note, kept
+):
     write_chapter(little_book, "1")
-    notebook, copy = ran({"kind": "data", "source": "x", "note": note}), little_book / "01_good.ipynb"
+    notebook, copy = (
+        ran({"kind": "data", "source": "x", "note": note}),
+        little_book / "01_good.ipynb",
+    )
     notebook.metadata["digest"] = "a-1"
     nbformat.write(notebook, copy)
     monkeypatch.setattr(book_digest, "digest", lambda path, root: after)
     assert book_nbmake.keep_outputs(copy, little_book) == bool(kept) != copy.exists()
-    assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(kept)
+    assert [file.stem for file in little_book.glob("_build/executed/01_good/*")] == [kept] * bool(
+        kept
+    )
 
 
 def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monkeypatch):
     monkeypatch.setenv("MPTLML_REPOSITORY", "")
     monkeypatch.setenv("MPTLML_BRANCH", "")
-    sources = ["_config.yml", "_toc.yml", "book/claims.yml", "notebooks/01_one.md", "mptlml/score.py",
-               "mptlml_book/x.py", "_build/records.json"]
+    sources = [
+        "_config.yml",
+        "_toc.yml",
+        "book/claims.yml",
+        "notebooks/01_one.md",
+        "mptlml/score.py",
+        "mptlml_book/x.py",
+        "_build/records.json",
+    ]
     shutil.copy(ROOT / "Makefile", tmp_path)
     for name in sources:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -244,7 +314,9 @@ def test_the_pages_are_made_anew_when_anything_they_show_changes(tmp_path, monke
     assert ask().returncode == 1
 
 
-def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_book, monkeypatch, capsys):
+def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(
+    little_book, monkeypatch, capsys
+):
     path, runs = write_chapter(little_book, "1"), []
 
     def run(stale, *given):
@@ -255,8 +327,14 @@ def test_two_executions_at_once_run_a_chapter_once_and_who_waits_says_so(little_
 
     monkeypatch.setattr(book_execute, "run", run)
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda _: book_execute.execute([], 1, little_book), range(2))) == [0, 0]
-    assert len(runs) == 1 and "waiting for another run in this folder to end" in capsys.readouterr().out
+        assert list(pool.map(lambda _: book_execute.execute([], 1, little_book), range(2))) == [
+            0,
+            0,
+        ]
+    assert (
+        len(runs) == 1
+        and "waiting for another run in this folder to end" in capsys.readouterr().out
+    )
 
 
 def is_at_work(process):
@@ -269,11 +347,19 @@ def is_at_work(process):
 def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd, way):
     """By Ctrl-C, by a kill, by a closed terminal; the last line says what became of them."""
     quick = write_chapter(little_book, "1")
-    slow = write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow")
-    program = shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
+    slow = write_chapter(
+        little_book, "import subprocess; subprocess.run(['sleep', '999'])", name="02_slow"
+    )
+    program = (
+        shutil.copytree(ROOT / "book" / "_ext", little_book / "book" / "_ext") / "book_execute.py"
+    )
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    running = psutil.Popen([sys.executable, program], start_new_session=True, env=env,
-                           preexec_fn=partial(signal.signal, signal.Signals[way], signal.SIG_DFL))
+    running = psutil.Popen(
+        [sys.executable, program],
+        start_new_session=True,
+        env=env,
+        preexec_fn=partial(signal.signal, signal.Signals[way], signal.SIG_DFL),
+    )
     below, last = [], time.monotonic() + 300
     try:
         while not book_execute.executed_chapter(quick, little_book):
@@ -293,14 +379,26 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
     assert not book_execute.executed_chapter(slow, little_book)
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["env", "PYTHON=no-such-python"], "no-such-python not found: install Python 3.11, 3.12 or 3.13"),
-    (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
-    (["env", "PYTHON=./new"], ".venv is not of Python 3.13, but of 3.11: say make distclean first"),
-    (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
-    (["env", "moved"], ".venv was made in another folder, /elsewhere: say make distclean first"),
-    (["env", "gone"], "the Python that .venv was made with is gone: say make distclean first"),
-])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["env", "PYTHON=no-such-python"],
+            "no-such-python not found: install Python 3.11, 3.12 or 3.13",
+        ),
+        (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
+        (
+            ["env", "PYTHON=./new"],
+            ".venv is not of Python 3.13, but of 3.11: say make distclean first",
+        ),
+        (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
+        (
+            ["env", "moved"],
+            ".venv was made in another folder, /elsewhere: say make distclean first",
+        ),
+        (["env", "gone"], "the Python that .venv was made with is gone: say make distclean first"),
+    ],
+)
 def test_make_says_at_once_what_it_cannot_do(installable, monkeypatch, words, message):
     monkeypatch.delenv("MPTLML_REPOSITORY", raising=False)
     (installable / ".venv" / "bin").mkdir(parents=True)
@@ -312,7 +410,9 @@ def test_make_says_at_once_what_it_cannot_do(installable, monkeypatch, words, me
     if "gone" in words:
         (installable / ".venv" / "bin" / "python").unlink()
     words = [word for word in words if word not in ("moved", "gone")]
-    done = subprocess.run(["make", *words], cwd=installable, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", *words], cwd=installable, capture_output=True, text=True, check=False
+    )
     assert done.returncode and message in done.stdout + done.stderr
 
 
@@ -321,7 +421,11 @@ def installable(tmp_path):
     """What `make env` reads, in a folder of its own."""
     for name in ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "book" / "_ext", tmp_path / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "book" / "_ext",
+        tmp_path / "book" / "_ext",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     for name in ("notebooks", "mptlml", "mptlml_book"):
         (tmp_path / name).mkdir()
     return tmp_path
@@ -343,7 +447,9 @@ def test_two_installations_at_once_are_one_and_a_changed_constraint_is_installed
     python.chmod(0o755)
 
     def install():
-        return subprocess.run(["make", "env", f"PYTHON={python}"], cwd=installable, capture_output=True, text=True)
+        return subprocess.run(
+            ["make", "env", f"PYTHON={python}"], cwd=installable, capture_output=True, text=True
+        )
 
     with ThreadPoolExecutor(2) as pool:
         done = [*pool.map(lambda _: install(), range(2))]
@@ -367,54 +473,105 @@ def test_an_address_is_never_a_command(installable, monkeypatch):
     stamps = set()
     for branch in ("main", "$(shell touch one)", "'; touch two; '", "`touch three`"):
         words = ["make", "--dry-run", "pages"]
-        env = os.environ | {"MPTLML_REPOSITORY": "https://github.com/some-one/some.book", "MPTLML_BRANCH": branch}
-        said = subprocess.run(words, cwd=installable, env=env, capture_output=True, text=True, check=False)
+        env = os.environ | {
+            "MPTLML_REPOSITORY": "https://github.com/some-one/some.book",
+            "MPTLML_BRANCH": branch,
+        }
+        said = subprocess.run(
+            words, cwd=installable, env=env, capture_output=True, text=True, check=False
+        )
         stamps |= set(re.findall(r"touch (_build/\.site-\d+)$", said.stdout, re.MULTILINE))
-    assert len(stamps) == 4 and not [name for name in ("one", "two", "three") if (installable / name).exists()]
+    assert len(stamps) == 4 and not [
+        name for name in ("one", "two", "three") if (installable / name).exists()
+    ]
 
 
 # What the chapters said -------------------------------------------------------------------------------------
 
-CLAIM = {"id": "a", "chapter": "01_one", "kind": "exact", "place": "Table 1", "statement": "1 < 2, {value}.",
-         "paper": None, "unit": "nats", "band": [1, 2], "why": "a law", "verdict": "new", "format": ".2f",
-         "how": "largest error over {cases} rows"}
-COST = {"kind": "cost", "chapter": "01_one", "seconds": 12.34, "megabytes": 9, "versions": {"python": "3.11"},
-        "machine": {"system": "Linux", "cores": 2}}
+CLAIM = {
+    "id": "a",
+    "chapter": "01_one",
+    "kind": "exact",
+    "place": "Table 1",
+    "statement": "1 < 2, {value}.",
+    "paper": None,
+    "unit": "nats",
+    "band": [1, 2],
+    "why": "a law",
+    "verdict": "new",
+    "format": ".2f",
+    "how": "largest error over {cases} rows",
+}
+COST = {
+    "kind": "cost",
+    "chapter": "01_one",
+    "seconds": 12.34,
+    "megabytes": 9,
+    "versions": {"python": "3.11"},
+    "machine": {"system": "Linux", "cores": 2},
+}
 
 
 @pytest.fixture
 def said(little_book):
     """What the pages are told of a book with a chapter that ran, one that did not, and a claim not run."""
-    (little_book / "book" / "claims.yml").write_text(yaml.safe_dump(
-        [CLAIM, CLAIM | {"id": "b", "paper": "3", "run": "stored"}]))
+    (little_book / "book" / "claims.yml").write_text(
+        yaml.safe_dump([CLAIM, CLAIM | {"id": "b", "paper": "3", "run": "stored"}])
+    )
     (little_book / "book" / "data_sets.yml").write_text('01_one: {"0a": nine <images>}')
-    claim = {"kind": "claim", "id": "a", "value": 1.5, "stderr": 0.1, "spread": None, "seeds": None, "cases": 4000}
-    notebook = ran(claim, {"kind": "claim", "id": "b", "reason": "no data here"},
-                   {"kind": "claim", "id": "b", "reason": "again"},
-                   {"kind": "data", "source": "digits", "size": "9 images", "digest": "0a", "note": "a < b"},
-                   {"kind": "columns", "key": "fig1-left", "columns": [["y", [1, 2]], ["x", [1e5, None]]]}, COST)
+    claim = {
+        "kind": "claim",
+        "id": "a",
+        "value": 1.5,
+        "stderr": 0.1,
+        "spread": None,
+        "seeds": None,
+        "cases": 4000,
+    }
+    notebook = ran(
+        claim,
+        {"kind": "claim", "id": "b", "reason": "no data here"},
+        {"kind": "claim", "id": "b", "reason": "again"},
+        {"kind": "data", "source": "digits", "size": "9 images", "digest": "0a", "note": "a < b"},
+        {"kind": "columns", "key": "fig1-left", "columns": [["y", [1, 2]], ["x", [1e5, None]]]},
+        COST,
+    )
     path, _ = (write_chapter(little_book, "1", name=name) for name in ("01_one", "02_two"))
-    book_outputs.keep(notebook, book_outputs.place(path, book_digest.digest(path, little_book), little_book))
+    book_outputs.keep(
+        notebook, book_outputs.place(path, book_digest.digest(path, little_book), little_book)
+    )
     book_outputs.gather(little_book)
     return book_records.read_records(little_book)
 
 
 def test_what_chapters_said_is_gathered_and_drawn(said):
     first, second = said["claims"]
-    assert first["how"] == "largest error over 4,000 rows" and first["url"] == "notebooks/01_one.html#claim-a"
+    assert (
+        first["how"] == "largest error over 4,000 rows"
+        and first["url"] == "notebooks/01_one.html#claim-a"
+    )
     assert (first["value"], first["text"], first["seconds"]) == (1.5, "1.50 ± 0.10", 12.34)
-    assert (second["value"], second["verdict"], second["how"]) == (None, "not run here", "no data here")
+    assert (second["value"], second["verdict"], second["how"]) == (
+        None,
+        "not run here",
+        "no data here",
+    )
     assert second["statement"] == "Expected, but not run here: 1 < 2, 1 to 2 nats."
     told = book_records.drawn({"kind": "claim", "id": "a"}, said)
     assert "1 &lt; 2, 1.50\u00a0±\u00a00.10 nats." in told and '<span class="verdict' in told
     text = "A sentence says {claim}`a`."
-    assert book_records.drawn({"kind": "claim", "id": "a"}, said, text) == '<span id="measured-a"></span>'
+    assert (
+        book_records.drawn({"kind": "claim", "id": "a"}, said, text)
+        == '<span id="measured-a"></span>'
+    )
     closing = book_records.drawn(COST, said)
     assert "1 of 2 claims" in closing and "under Linux with python 3.11." in closing
     assert "digits: 9 images (nine &lt;images&gt;; digest <code>0a</code>)" in closing
     assert "a &lt; b" in book_records.drawn({"kind": "data", "note": "a < b"}, said)
-    assert said["problems"] == ["02_two has not run for its sources as they are, or not to report.closing()",
-                                "claim b was made 2 times"]
+    assert said["problems"] == [
+        "02_two has not run for its sources as they are, or not to report.closing()",
+        "claim b was made 2 times",
+    ]
     assert said["said"] == "1 checked, 1 needs data that this copy lacks"
 
 
@@ -423,14 +580,23 @@ def test_the_site_is_given_the_claims_and_the_numbers_of_figures(said, tmp_path)
     found = json.loads((tmp_path / "claims.json").read_text())
     jsonschema.validate(found, json.loads((tmp_path / found["$schema"]).read_text()))
     fields = SCHEMA["properties"]["claims"]["items"]["properties"]
-    assert [fields[name]["enum"] for name in ("verdict", "kind", "run")] == [list(VERDICTS), list(KINDS), list(RUNS)]
+    assert [fields[name]["enum"] for name in ("verdict", "kind", "run")] == [
+        list(VERDICTS),
+        list(KINDS),
+        list(RUNS),
+    ]
     assert found["summary"] == {
-        "claims": 2, "in_band": 1, "kinds": {"exact": 2}, "runs": {"here": 1, "stored": 1},
-        "verdicts": {"new": 1, "not run here": 1}}
+        "claims": 2,
+        "in_band": 1,
+        "kinds": {"exact": 2},
+        "runs": {"here": 1, "stored": 1},
+        "verdicts": {"new": 1, "not run here": 1},
+    }
     assert (tmp_path / "data" / "fig1-left.csv").read_text() == "y,x\n1,100000\n2,\n"
 
 
 # What was built ---------------------------------------------------------------------------------------------
+
 
 def test_a_name_is_glued_once_in_the_book(built_site):
     chapters = book_records.read_records(ROOT)["chapters"].values()
@@ -438,8 +604,12 @@ def test_a_name_is_glued_once_in_the_book(built_site):
     assert len(names) > 100 and len(names) == len(set(names))
 
 
-LEFT_RAW = re.compile(r"\{[a-z]+(?::[a-z]+)?\}`|\$[^$\n]{1,80}\$|\\\(|\\(?:frac|mathbf|sum|log)\b|\]\(#|:::")
-REMOTE = re.compile(r"""\b(?:src|srcset|poster)=["'](?:https?:)?//|(?:url\(|@import )\s*["']?(?:https?:)?//""")
+LEFT_RAW = re.compile(
+    r"\{[a-z]+(?::[a-z]+)?\}`|\$[^$\n]{1,80}\$|\\\(|\\(?:frac|mathbf|sum|log)\b|\]\(#|:::"
+)
+REMOTE = re.compile(
+    r"""\b(?:src|srcset|poster)=["'](?:https?:)?//|(?:url\(|@import )\s*["']?(?:https?:)?//"""
+)
 
 
 def test_no_page_and_no_style_loads_from_elsewhere(built_site):
@@ -453,7 +623,11 @@ def test_no_markup_is_left_raw_on_a_page(built_site, page):
     for path in [*built_site.glob("book/*.html"), *built_site.glob("notebooks/*.html")]:
         name = path.relative_to(built_site).with_suffix("").as_posix()
         article = page(name).article
-        apart = {id(text) for part in article.select("pre, code, .math, script, style, svg") for text in part.strings}
+        apart = {
+            id(text)
+            for part in article.select("pre, code, .math, script, style, svg")
+            for text in part.strings
+        }
         words = "".join(text for text in article.strings if id(text) not in apart)
         found += [(name, hit) for hit in LEFT_RAW.findall(words)]
     assert found == []
@@ -472,13 +646,19 @@ def test_each_claim_is_on_its_chapter_and_on_the_scorecard(page):
         link = row.td.find("a", recursive=False)  # the number in the sentence
         assert link["href"] == f"../{claim['url']}" and link.get_text(), claim["id"]
         for part in (story, row):
-            assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim["id"]
-            assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {claim["kind"]}, claim["id"]
+            assert part.select_one(".verdict.verdict-" + claim["verdict"].replace(" ", "-")), claim[
+                "id"
+            ]
+            assert {link.get_text() for link in part.select('a.kind[href$="#kinds"]')} == {
+                claim["kind"]
+            }, claim["id"]
             ran = [link.get_text() for link in part.select('a.kind[href$="#runs"]')]
             assert ran == [RUNS[claim["run"]]] * (claim["run"] != "here"), claim["id"]
             assert claim["place"].replace("'", "’") in plain(part), claim["id"]
         assert claim["how"].replace("'", "’") in plain(story), claim["id"]
-        assert story.select(f'a[href$="scorecard.html#{anchor}"]') and page(name).find(id=claim["cell"])
+        assert story.select(f'a[href$="scorecard.html#{anchor}"]') and page(name).find(
+            id=claim["cell"]
+        )
 
 
 def test_the_scorecard_counts_the_claims_and_tells_their_kinds(page):
@@ -502,13 +682,22 @@ def test_a_passport_has_its_twin_numbers_data_and_cost(figure, page):
     name, anchor = f"notebooks/{figure['chapter']}", figure["anchor"]
     assert section.select(f'a[href="../{name}.html#{anchor}"]')
     first = next(other for other in FIGURES if other["anchor"] == anchor)  # shown once
-    shown = passport.find(id=f"passport-{first['id']}").find_parent("section").select_one("div.twin")
-    ours, theirs = (re.sub(' id="[^"]*"', "", str(place.select("svg, table")[-1]))
-                    for place in (shown, page(name).find(id=anchor)))
+    shown = (
+        passport.find(id=f"passport-{first['id']}").find_parent("section").select_one("div.twin")
+    )
+    ours, theirs = (
+        re.sub(' id="[^"]*"', "", str(place.select("svg, table")[-1]))
+        for place in (shown, page(name).find(id=anchor))
+    )
     assert ours == theirs
     assert len(section.select("table.numbers tbody tr")) >= len(figure["claims"])
     assert passport.get_text().count("make execute") == 1
-    assert figure["chapter"] in passport.select_one(f'tr:has(a[href="#passport-{figure["id"]}"]) code').get_text()
+    assert (
+        figure["chapter"]
+        in passport.select_one(f'tr:has(a[href="#passport-{figure["id"]}"]) code').get_text()
+    )
     data = section.select_one(f'a[href="../data/{figure["id"]}.csv"]')
     rows = list(csv.reader((SITE / "book" / data["href"]).read_text(encoding="utf-8").splitlines()))
-    assert len(rows) >= 5 and len(set(map(len, rows))) == 1 and len(set(rows[0])) == len(rows[0]) > 1
+    assert (
+        len(rows) >= 5 and len(set(map(len, rows))) == 1 and len(set(rows[0])) == len(rows[0]) > 1
+    )

@@ -20,13 +20,25 @@ from mptlml.text.inputs import read_columns, read_texts
 from mptlml.text.results import read_results
 
 LATIN, SHORT = "latin.txt", "short.txt"
-FILES = {LATIN: "\xe9t\xe9".encode("latin-1"), SHORT: b"the cat\na dog\n", "empty.txt": b"\n \n",
-         "wrong.txt": b"the cat\n\n%\n%\n", "long.txt": b"cat " * 600, "drawn.svg": b"<svg/>",
-         "all.csv": b"id,text\n1,the cat\n", "no.fa": b"AC\n>x\n", "open.tsv": b'the cat\n"a dog\n',
-         "torn.gz": gzip.compress(b"the cat", mtime=0)[:-9], "bad.txt": b"%", "known.settings.json": b"{}",
-         "b.txt": b"the mat\n50\na dog\n", "c.txt": b"the cat\na dog\nthe mat\n",
-         "gap.txt": b"the cat\n\na dog\n\na\n", "e.tsv": b"",
-         "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n"}
+FILES = {
+    LATIN: "\xe9t\xe9".encode("latin-1"),
+    SHORT: b"the cat\na dog\n",
+    "empty.txt": b"\n \n",
+    "wrong.txt": b"the cat\n\n%\n%\n",
+    "long.txt": b"cat " * 600,
+    "drawn.svg": b"<svg/>",
+    "all.csv": b"id,text\n1,the cat\n",
+    "no.fa": b"AC\n>x\n",
+    "open.tsv": b'the cat\n"a dog\n',
+    "torn.gz": gzip.compress(b"the cat", mtime=0)[:-9],
+    "bad.txt": b"%",
+    "known.settings.json": b"{}",
+    "b.txt": b"the mat\n50\na dog\n",
+    "c.txt": b"the cat\na dog\nthe mat\n",
+    "gap.txt": b"the cat\n\na dog\n\na\n",
+    "e.tsv": b"",
+    "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n",
+}
 
 
 def bad_model(folder, kind):
@@ -39,7 +51,9 @@ def bad_model(folder, kind):
         transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(kind)
     if kind in ("mute", "torn"):
         shutil.copytree(folder, kind)
-    for path in Path(kind).glob("*token*" if kind == "mute" else "*.safetensors" if kind == "torn" else "-"):
+    for path in Path(kind).glob(
+        "*token*" if kind == "mute" else "*.safetensors" if kind == "torn" else "-"
+    ):
         path.write_bytes(path.read_bytes()[:1000]) if kind == "torn" else path.unlink()
 
 
@@ -80,13 +94,19 @@ EARLY = [  # told before a model is loaded
     ([SHORT, "-o", "/proc/s.jsonl"], f"/proc {NO_FOLDER}"),
     (["s.1-of-2.txt", "-o", "s.txt", "--overwrite"], f"--output s.1-of-2.txt {SAME}"),
     (["-", "-o", "s.jsonl", "--seed", "2"], "several processes share files alone"),
-    ([SHORT, "-o", LATIN], "latin.txt exists: go on with it by --resume, or replace it by --overwrite"),
+    (
+        [SHORT, "-o", LATIN],
+        "latin.txt exists: go on with it by --resume, or replace it by --overwrite",
+    ),
     ([SHORT, "-o", "no/such/s.jsonl"], f"no/such/s.jsonl: no/such {NO_FOLDER}"),
     ([SHORT, "-o", LATIN + "/s.jsonl"], f"latin.txt {NO_FOLDER}"),
     ([SHORT, "--curve", "no/such/c.svg"], f"no/such/c.svg: no/such {NO_FOLDER}"),
     ([SHORT, "--curve", "c.xyz"], "--curve c.xyz must end in one of .svg, .png, .pdf"),
     ([SHORT, "--curve", "s.jsonl"], "--curve s.jsonl is --output too"),
-    ([SHORT, "--curve", "drawn.svg", "--resume"], "drawn.svg exists: choose another name for the picture"),
+    (
+        [SHORT, "--curve", "drawn.svg", "--resume"],
+        "drawn.svg exists: choose another name for the picture",
+    ),
     ([SHORT, "--curve", "hard.svg", "--overwrite"], f"--curve hard.svg {SAME}"),
     ([SHORT, "--curve", "c.svg", "--error", "1"], "leave out --curve"),
     ([SHORT, "--passes", "99"], "--passes bounds what --error takes"),
@@ -101,18 +121,35 @@ EARLY = [  # told before a model is loaded
     (["c.txt", "gap.txt"], "line 2 of c.txt would be compared with line 3 of gap.txt"),
 ]
 LATE = [  # told before the model is asked
-    (["wrong.txt"], "line 3: the tokenizer does not know '%'.*say --allow-unknown .of 3, 2 cannot be scored"),
-    (["long.txt"], "line 1: 600 tokens are more than the model's 510 .*: shorten the text, or say --truncate"),
+    (
+        ["wrong.txt"],
+        "line 3: the tokenizer does not know '%'.*say --allow-unknown .of 3, 2 cannot be scored",
+    ),
+    (
+        ["long.txt"],
+        "line 1: 600 tokens are more than the model's 510 .*: shorten the text, or say --truncate",
+    ),
     (["bad.txt", "--skip"], "no text is left that can be scored"),
     ([SHORT, "--given", "cat " * 510], "--given: what is given has 510 tokens of the 510"),
     ([SHORT, "--given", "50"], "--given: the tokenizer does not know '50'"),
     ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of results"),
-    ([SHORT, "--model", "nowhere/at/all"], "--model nowhere/at/all cannot be used: it is no folder here"),
+    (
+        [SHORT, "--model", "nowhere/at/all"],
+        "--model nowhere/at/all cannot be used: it is no folder here",
+    ),
     ([SHORT, "--model", "mute"], "--model mute cannot be used: the tokenizer has no words"),
-    ([SHORT, "--model", "headless"], "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM"),
-    ([SHORT, "--model", "gpt"], "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
-    ([SHORT, "--trust-remote-code", "--model", "gpt"],
-     "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked"),
+    (
+        [SHORT, "--model", "headless"],
+        "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM",
+    ),
+    (
+        [SHORT, "--model", "gpt"],
+        "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked",
+    ),
+    (
+        [SHORT, "--trust-remote-code", "--model", "gpt"],
+        "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked",
+    ),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
     ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
     (["p.tsv"], "line 2, first text: the tokenizer does not know '50'"),
@@ -120,9 +157,12 @@ LATE = [  # told before the model is asked
 ]
 
 
-@pytest.mark.parametrize(("words", "message", "late"), [(*case, case in LATE) for case in EARLY + LATE])
+@pytest.mark.parametrize(
+    ("words", "message", "late"), [(*case, case in LATE) for case in EARLY + LATE]
+)
 def test_the_command_leaves_with_a_message_and_touches_no_file(
-        here, folder, tmp_path, monkeypatch, words, message, late):
+    here, folder, tmp_path, monkeypatch, words, message, late
+):
     """What a user can do wrong, in the command's words."""
     Path("linked.txt").symlink_to(SHORT)
     Path("dangling").symlink_to("nothing")
@@ -134,26 +174,31 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(
         bad_model(folder, Path(words[-1]).parts[0])
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     step = "answers" if late else "from_pretrained"
-    monkeypatch.setattr(f"mptlml.text.MaskedLM.{step}", lambda *_, **__: pytest.fail("work has begun"))
+    monkeypatch.setattr(
+        f"mptlml.text.MaskedLM.{step}", lambda *_, **__: pytest.fail("work has begun")
+    )
     one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv"} else "score"
     with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
         here(one, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-@pytest.mark.parametrize(("one", "words", "message"), [
-    ("score", ["--orders", "1"], "argument --orders: must be 0 or at least 2, got 1"),
-    ("score", ["--sizes", "1"], "argument --sizes: must be at least 2, got 1"),
-    ("score", ["--masks", "0"], "argument --masks: must be at least 1, got 0"),
-    ("score", ["--passes", "64"], "argument --passes: must be at least 65, got 64"),
-    ("score", ["--error", "nan"], "argument --error: must be above 0, got nan"),
-    ("score", ["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
-    ("score", ["--seed", "x"], "argument --seed: invalid number value: 'x'"),
-    ("score", ["--seed", "-1"], "argument --seed: must be at least 0, got -1"),
-    ("score", ["--resume", "--overwrite"], "not allowed with argument"),
-    ("compare", ["--passes", "207"], "argument --passes: must be at least 208, got 207"),
-    ("compare", ["--level", "1"], "argument --level: must be between 0 and 1, got 1"),
-])
+@pytest.mark.parametrize(
+    ("one", "words", "message"),
+    [
+        ("score", ["--orders", "1"], "argument --orders: must be 0 or at least 2, got 1"),
+        ("score", ["--sizes", "1"], "argument --sizes: must be at least 2, got 1"),
+        ("score", ["--masks", "0"], "argument --masks: must be at least 1, got 0"),
+        ("score", ["--passes", "64"], "argument --passes: must be at least 65, got 64"),
+        ("score", ["--error", "nan"], "argument --error: must be above 0, got nan"),
+        ("score", ["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
+        ("score", ["--seed", "x"], "argument --seed: invalid number value: 'x'"),
+        ("score", ["--seed", "-1"], "argument --seed: must be at least 0, got -1"),
+        ("score", ["--resume", "--overwrite"], "not allowed with argument"),
+        ("compare", ["--passes", "207"], "argument --passes: must be at least 208, got 207"),
+        ("compare", ["--level", "1"], "argument --level: must be between 0 and 1, got 1"),
+    ],
+)
 def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
     with pytest.raises(SystemExit):
         command.main([one, "texts.txt", "--model", "m", "-o", "s.jsonl", *words])
@@ -161,31 +206,48 @@ def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
 
 
 def test_the_command_says_its_version_and_the_numbers_it_would_use(capsys):
-    for words, said in ((["--version"], f"mptlml {__version__}\n"),
-                        (["score", "-h"], "per text, at least 2 (default 16)"),
-                        (["score", "-h"], "masks per size, at least 1 (default 4)"),
-                        (["compare", "-h"], "for a pair, at least 208 (default 10000)")):
+    for words, said in (
+        (["--version"], f"mptlml {__version__}\n"),
+        (["score", "-h"], "per text, at least 2 (default 16)"),
+        (["score", "-h"], "masks per size, at least 1 (default 4)"),
+        (["compare", "-h"], "for a pair, at least 208 (default 10000)"),
+    ):
         with pytest.raises(SystemExit) as left:
             command.main(words)
         assert left.value.code == 0 and said in re.sub(" +|\n +", " ", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("0", "0"), ("\u00b2", "9")])
+@pytest.mark.parametrize(
+    ("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("0", "0"), ("\u00b2", "9")]
+)
 def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
-    with pytest.raises(SystemExit, match=f"RANK={rank} and WORLD_SIZE={world} .*: 0 <= RANK < WORLD_SIZE"):
+    with pytest.raises(
+        SystemExit, match=f"RANK={rank} and WORLD_SIZE={world} .*: 0 <= RANK < WORLD_SIZE"
+    ):
         command.main(["score", "t.txt", "--model", "m", "-o", "s.jsonl"])
 
 
-@pytest.mark.parametrize(("error", "message"), [
-    (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
-    (KeyboardInterrupt(), "once 16 .* --resume in .* --overwrite and another name for --curve goes on"),
-    (torch.OutOfMemoryError("of 8 GiB"), "out of memory: give a smaller number of --batch-tokens .of 8 GiB"),
-    (RuntimeError("index out of range"), "the model fails on these texts: index out of range"),
-])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
+        (
+            KeyboardInterrupt(),
+            "once 16 .* --resume in .* --overwrite and another name for --curve goes on",
+        ),
+        (
+            torch.OutOfMemoryError("of 8 GiB"),
+            "out of memory: give a smaller number of --batch-tokens .of 8 GiB",
+        ),
+        (RuntimeError("index out of range"), "the model fails on these texts: index out of range"),
+    ],
+)
 def test_what_goes_wrong_on_the_way_says_what_to_do(here, monkeypatch, error, message):
-    monkeypatch.setattr("mptlml.text.MaskedLM.answers", lambda *_, **__: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(
+        "mptlml.text.MaskedLM.answers", lambda *_, **__: (_ for _ in ()).throw(error)
+    )
     with pytest.raises(SystemExit, match=message):
         here("score", SHORT, "--curve", "drawn.svg", "--overwrite")
 
@@ -196,11 +258,15 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("urllib.request.urlopen", nobody)
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it tries again"))
-    with pytest.raises(SystemExit, match="--model no/such cannot be used: it is no folder here, and no mod"):
+    with pytest.raises(
+        SystemExit, match="--model no/such cannot be used: it is no folder here, and no mod"
+    ):
         here("score", SHORT, "--model", "no/such")
     with pytest.raises(OSError):
         MaskedLM.from_pretrained("no/such")
-    assert capfd.readouterr().err == "" and {call.kwargs["timeout"] for call in nobody.call_args_list} == {3}
+    assert capfd.readouterr().err == "" and {
+        call.kwargs["timeout"] for call in nobody.call_args_list
+    } == {3}
 
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
@@ -210,16 +276,34 @@ READ = [(2, "E V Q L", "one"), (6, "K", "")]
 PLAIN = [(1, "the cat", None), (2, "a dog", None)]
 
 
-@pytest.mark.parametrize(("name", "content", "how", "found"), [
-    ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, [(1, "the cat", None), (3, " a dog", None)]),
-    ("t.csv.GZ", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
-    ("t.csv", TABLE, dict(column="2"), CELLS),  # not its header
-    ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), PLAIN),
-    ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(3, "a dog", None)]),
-    ("t.csv", b"2,1\nthe cat,x\n", dict(column="2"), [(2, "the cat", None)]),  # a name before a number
-    ("t.fa", FASTA, {}, READ), ("t.fas", FASTA, {}, READ), ("t.FAA", FASTA, {}, READ),
-    ("-", b"the cat\na dog\n", {}, PLAIN)])
-def test_texts_are_read_from_files_of_several_kinds(tmp_path, monkeypatch, name, content, how, found):
+@pytest.mark.parametrize(
+    ("name", "content", "how", "found"),
+    [
+        (
+            "t.txt",
+            b"\xef\xbb\xbfthe cat\r\n\n a dog ",
+            {},
+            [(1, "the cat", None), (3, " a dog", None)],
+        ),
+        ("t.csv.GZ", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
+        ("t.csv", TABLE, dict(column="2"), CELLS),  # not its header
+        ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), PLAIN),
+        ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(3, "a dog", None)]),
+        (
+            "t.csv",
+            b"2,1\nthe cat,x\n",
+            dict(column="2"),
+            [(2, "the cat", None)],
+        ),  # a name before a number
+        ("t.fa", FASTA, {}, READ),
+        ("t.fas", FASTA, {}, READ),
+        ("t.FAA", FASTA, {}, READ),
+        ("-", b"the cat\na dog\n", {}, PLAIN),
+    ],
+)
+def test_texts_are_read_from_files_of_several_kinds(
+    tmp_path, monkeypatch, name, content, how, found
+):
     monkeypatch.chdir(tmp_path)
     if name == "-":
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -231,7 +315,11 @@ def test_texts_are_read_from_files_of_several_kinds(tmp_path, monkeypatch, name,
 def test_two_columns_of_a_table_are_pairs(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(TABLE)
-    assert [*read_columns(path, ["more", "id;"])] == [(2, ["x", "1"]), (5, ["y", "2"]), (6, ["z", "3"])]
+    assert [*read_columns(path, ["more", "id;"])] == [
+        (2, ["x", "1"]),
+        (5, ["y", "2"]),
+        (6, ["z", "3"]),
+    ]
     assert next(read_columns(path, ["3", "1"], header=False)) == (1, ["more", "id;"])
 
 
@@ -264,14 +352,24 @@ def test_the_command_compares_pairs(here, lm, capsys):
     assert there[0]["first"] == back[0]["second"] == "the mat"
     settings = json.loads(Path("s.settings.json").read_text())
     assert "the cat" in settings["around"][0] and settings["dtype"] == "torch.float32"
-    found = compare(lm.given("the cat"), [("the mat", "the cat"), ("a dog", "the mat")], num_passes=300,
-                    generator=draws.seeded(0, 0))
+    found = compare(
+        lm.given("the cat"),
+        [("the mat", "the cat"), ("a dog", "the mat")],
+        num_passes=300,
+        generator=draws.seeded(0, 0),
+    )
     assert [line["difference"] for line in there] == [pair.difference for pair in found]
-    assert "left out: line 2, first text: " in said.err and f"{found[0].difference:.2f} +-" in said.out
+    assert (
+        "left out: line 2, first text: " in said.err and f"{found[0].difference:.2f} +-" in said.out
+    )
     for pair in found:
         ends = f", not sure, {pair.low:.2f} to {pair.high:.2f}\n"
-        assert f"{pair.difference:.2f} +- {pair.error:.2f}{chr(10) if pair.sure else ends}" in said.out
-    signs = np.sign([[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found])
+        assert (
+            f"{pair.difference:.2f} +- {pair.error:.2f}{chr(10) if pair.sure else ends}" in said.out
+        )
+    signs = np.sign(
+        [[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found]
+    )
     alike = np.mean(signs[:, 0] == signs[:, 1])
     assert re.search(rf"alike by area and pseudo-log-likelihood +{alike:.1%}", said.out)
     assert re.search(rf"first likelier by left to right +{(signs[:, 2] > 0).mean():.1%}", said.out)
@@ -285,8 +383,10 @@ def test_a_missing_drawing_library_is_told_before_work_starts(here, tmp_path, mo
     assert {path.name for path in tmp_path.iterdir()} == {*FILES}
 
 
-@pytest.mark.parametrize(("gpus", "rank", "device"), [
-    (0, "1", "cpu"), (1, None, "cuda"), (4, None, "cuda"), (4, "3", "cuda:3"), (2, "3", "cuda:1")])
+@pytest.mark.parametrize(
+    ("gpus", "rank", "device"),
+    [(0, "1", "cpu"), (1, None, "cuda"), (4, None, "cuda"), (4, "3", "cuda:3"), (2, "3", "cuda:1")],
+)
 def test_each_process_of_a_launcher_takes_a_gpu_of_its_own(gpus, rank, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)

@@ -30,8 +30,13 @@ for one in found:
 lm = from_hub(lambda **where: MaskedLM.from_pretrained(BERT, **where), BERT)
 print("weights", lm and lm.vocab_size, "" if lm else text.why_absent(), sep="|")
 """
-THERE = ["GLUE cola, validation split|52 texts|", "GLUE mrpc, train split|366 texts|",
-         "google-bert/bert-base-uncased, tokenizer|30,522 tokens|", "MNIST|30 images|", "weights|30522|"]
+THERE = [
+    "GLUE cola, validation split|52 texts|",
+    "GLUE mrpc, train split|366 texts|",
+    "google-bert/bert-base-uncased, tokenizer|30,522 tokens|",
+    "MNIST|30 images|",
+    "weights|30522|",
+]
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +49,13 @@ def folder(tmp_path_factory):
 def load(home, address, folder, **more):
     """What a fresh process prints of what it loaded; nothing is left half-written."""
     env = surroundings(home, address, folder) | {"PYTHONPATH": str(ROOT)} | more
-    running = subprocess.Popen([sys.executable, "-c", LOAD], env=env, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    running = subprocess.Popen(
+        [sys.executable, "-c", LOAD],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     first = running.stdout.readline()  # the clock starts here
     said, errors = running.communicate(timeout=PATIENCE)
     assert (first, running.returncode) == ("ready\n", 0), errors[-2000:]
@@ -53,7 +63,9 @@ def load(home, address, folder, **more):
 
 
 def test_what_was_fetched_is_kept(folder, tmp_path):
-    killed = tmp_path / ".cache" / "mptlml" / "MNIST" / "part"  # what a killed download left, of another file
+    killed = (
+        tmp_path / ".cache" / "mptlml" / "MNIST" / "part"
+    )  # what a killed download left, of another file
     killed.mkdir(parents=True)
     (killed / "train-images-idx3-ubyte").write_bytes(b"half")
     with serving(folder) as (address, handler):
@@ -63,9 +75,13 @@ def test_what_was_fetched_is_kept(folder, tmp_path):
         assert load(tmp_path, address, folder) == THERE and len(handler.asked) == asked
 
 
-WHY = {"": "", "stall": "no answer within 3 seconds",
-       "busy": "the server answered 429, too many requests", "error": "the server answered 500, an error of its own",
-       "portal": "another page came in its place, such as one that asks to sign in"}
+WHY = {
+    "": "",
+    "stall": "no answer within 3 seconds",
+    "busy": "the server answered 429, too many requests",
+    "error": "the server answered 500, an error of its own",
+    "portal": "another page came in its place, such as one that asks to sign in",
+}
 
 
 @pytest.mark.parametrize("fault", WHY)
@@ -73,21 +89,30 @@ def test_a_hub_that_answers_otherwise_is_none(fault, folder):
     """From then on all is as without a connection; but the reason is told."""
     with serving(folder, fault) as (address, _):
         assert probe.refusal(f"{address}/api/models/{BERT}", b"{") == WHY[fault]
-        assert probe.refusal(f"{address}/mnist/mnist/t10k-images-idx3-ubyte.gz", b"\x1f\x8b") == WHY[fault]
+        assert (
+            probe.refusal(f"{address}/mnist/mnist/t10k-images-idx3-ubyte.gz", b"\x1f\x8b")
+            == WHY[fault]
+        )
 
 
 REASONS = {  # what the notes say of texts, and of images, which are fetched piece by piece
     "busy later": ("the server answered 429, too many requests",) * 2,
     "error later": ("the server answered 500, an error of its own",) * 2,
     "stall later": ("the server stalled: nothing came for a while", "no answer within 3 seconds"),
-    "break": ("the connection broke off", ""), "portal": (WHY["portal"],) * 2,
-    "full disk": ("it could not be stored: File too large",) * 2}
+    "break": ("the connection broke off", ""),
+    "portal": (WHY["portal"],) * 2,
+    "full disk": ("it could not be stored: File too large",) * 2,
+}
 
 
 @pytest.mark.parametrize("fault", REASONS)
-def test_a_connection_that_fails_leaves_stand_ins_that_say_why_and_the_next_takes_up(fault, folder, tmp_path):
+def test_a_connection_that_fails_leaves_stand_ins_that_say_why_and_the_next_takes_up(
+    fault, folder, tmp_path
+):
     with serving(folder, fault) as (address, handler):
-        lines = load(tmp_path, address, folder, STALLED="4", LARGEST_FILE="4000" * (fault == "full disk"))
+        lines = load(
+            tmp_path, address, folder, STALLED="4", LARGEST_FILE="4000" * (fault == "full disk")
+        )
         texts, images = REASONS[fault]
         for line, why in zip(lines, [texts, texts, texts, images, texts], strict=True):
             assert why in line and line.endswith("|") == (why == ""), line
@@ -108,7 +133,9 @@ def fetch(home, address, folder, *names):
     env = surroundings(home, address, folder)
     env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], str(ROOT)])
     command = [sys.executable, "-m", "mptlml_book.data.fetch", *names]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_a_stopped_download_of_weights_goes_on_in_the_next_run(folder, tmp_path):
@@ -137,7 +164,10 @@ def test_waits_are_shown(folder, tmp_path):
     with serving(folder, "stall later") as (address, _):
         said, shown = fetch(tmp_path, address, folder, "bert").communicate(timeout=PATIENCE)
     assert "0.0 MB so far; nothing for" in shown
-    assert said.startswith('{"hub": "the server stalled') and "bert cannot be had now: the server stalled" in shown
+    assert (
+        said.startswith('{"hub": "the server stalled')
+        and "bert cannot be had now: the server stalled" in shown
+    )
 
 
 CHAPTER = """# One
@@ -156,15 +186,28 @@ def test_a_stand_in_is_named_at_the_end_and_asked_for_again(folder, tmp_path):
     book = tmp_path / "book"
     for name in ("mptlml", "mptlml_book", "book/_ext"):
         shutil.copytree(ROOT / name, book / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, text in {"book/claims.yml": "[]", "book/data_sets.yml": "01_one: {}", "book/figures.yml": "[]",
-                       "requirements.txt": "", "constraints.txt": "", "notebooks/01_one.md": CHAPTER}.items():
+    for name, text in {
+        "book/claims.yml": "[]",
+        "book/data_sets.yml": "01_one: {}",
+        "book/figures.yml": "[]",
+        "requirements.txt": "",
+        "constraints.txt": "",
+        "notebooks/01_one.md": CHAPTER,
+    }.items():
         (book / name).parent.mkdir(exist_ok=True)
         (book / name).write_text(text)
 
     def run(program, **more):
         env = surroundings(tmp_path / "home", address, folder) | more
-        return subprocess.run([sys.executable, f"book/_ext/{program}.py"], cwd=book, env=env, text=True, check=False,
-                              capture_output=True, timeout=PATIENCE)
+        return subprocess.run(
+            [sys.executable, f"book/_ext/{program}.py"],
+            cwd=book,
+            env=env,
+            text=True,
+            check=False,
+            capture_output=True,
+            timeout=PATIENCE,
+        )
 
     with serving(folder, "busy later") as (address, handler):
         first = run("book_execute")
@@ -175,9 +218,14 @@ def test_a_stand_in_is_named_at_the_end_and_asked_for_again(folder, tmp_path):
         assert len(asked) == 1  # not by the kernel, too
         last = run("book_outputs").stdout
         assert f"01_one: MNIST was not at hand here ({why}" in last
-        assert last.endswith("1 chapters show what stands in for data: 01_one; "
-                             "make book asks again once there is a connection\n")
-        assert "nothing to execute" in run("book_execute").stdout and run("book_outputs").returncode == 0
+        assert last.endswith(
+            "1 chapters show what stands in for data: 01_one; "
+            "make book asks again once there is a connection\n"
+        )
+        assert (
+            "nothing to execute" in run("book_execute").stdout
+            and run("book_outputs").returncode == 0
+        )
         assert run("book_outputs", MPTLML_REQUIRE_DATA="1").returncode == 1  # also of what is kept
         handler.fault = ""
         assert "1 of 1 chapters passed" in run("book_execute").stdout

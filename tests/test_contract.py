@@ -23,24 +23,39 @@ def words(vocab_size):
 
 
 def ppca(num_tokens, num_latents):
-    return Case(lambda weight, log_noise, mean: PPCA(weight, log_noise.exp(), mean), num_tokens,
-                ((num_tokens, num_latents), (), (num_tokens,)))
+    return Case(
+        lambda weight, log_noise, mean: PPCA(weight, log_noise.exp(), mean),
+        num_tokens,
+        ((num_tokens, num_latents), (), (num_tokens,)),
+    )
 
 
 def mixture(num_tokens, num_components):
-    return Case(lambda logits, odds: BernoulliMixture(logits.softmax(0), odds.sigmoid()), num_tokens,
-                ((num_components,), (num_components, num_tokens)), BITS)
+    return Case(
+        lambda logits, odds: BernoulliMixture(logits.softmax(0), odds.sigmoid()),
+        num_tokens,
+        ((num_components,), (num_components, num_tokens)),
+        BITS,
+    )
 
 
 def hmm(num_tokens, num_states, vocab_size):
-    return Case(lambda *logits: HiddenMarkovModel(*(logit.softmax(-1) for logit in logits), num_tokens), num_tokens,
-                ((num_states,), (num_states, num_states), (num_states, vocab_size)), words(vocab_size))
+    return Case(
+        lambda *logits: HiddenMarkovModel(*(logit.softmax(-1) for logit in logits), num_tokens),
+        num_tokens,
+        ((num_states,), (num_states, num_states), (num_states, vocab_size)),
+        words(vocab_size),
+    )
 
 
 def linear_vae(num_tokens, num_latents, spacing):
     rule = disc_rule(spacing, 4.5, num_latents)
-    return Case(lambda weight, bias: LinearVAE(weight, bias, rule), num_tokens,
-                ((num_tokens, num_latents), (num_tokens,)), BITS)
+    return Case(
+        lambda weight, bias: LinearVAE(weight, bias, rule),
+        num_tokens,
+        ((num_tokens, num_latents), (num_tokens,)),
+        BITS,
+    )
 
 
 def deep_vae(num_tokens, num_latents, num_hidden, answer, **options):
@@ -59,14 +74,19 @@ def deep_vae(num_tokens, num_latents, num_hidden, answer, **options):
 
 
 def transformer(readout):
-    net = MaskedTransformer(5, 3, width=8, num_layers=2, num_heads=2, generator=torch.Generator().manual_seed(0))
+    net = MaskedTransformer(
+        5, 3, width=8, num_layers=2, num_heads=2, generator=torch.Generator().manual_seed(0)
+    )
     net.to(readout)
     del net.readout.weight
     net.readout.weight = readout
     return net
 
 
-AFRESH = {"batched_is_looped": "every call draws afresh", "dtype_follows_the_input": "float32 draws other numbers"}
+AFRESH = {
+    "batched_is_looped": "every call draws afresh",
+    "dtype_follows_the_input": "float32 draws other numbers",
+}
 # Every model, and which laws do not hold for it. What a model has decides which laws concern it.
 CASES = {
     "PPCA D=1 K=1": ppca(1, 1),
@@ -83,35 +103,67 @@ CASES = {
     "BernoulliMixture of int64": replace(mixture(4, 2), words=True),
     "LinearVAE D=1 K=1": linear_vae(1, 1, 0.2),
     "LinearVAE D=5 K=2": linear_vae(5, 2, 0.5),
-    "Recursive D=3 K=2": deep_vae(3, 2, 3, lambda vae: Recursive(vae, None, sample=False, through=True)),
+    "Recursive D=3 K=2": deep_vae(
+        3, 2, 3, lambda vae: Recursive(vae, None, sample=False, through=True)
+    ),
     "Importance D=3 K=2": deep_vae(
-        3, 2, 4, lambda vae: Importance(vae, torch.Generator().manual_seed(0), 20, "encoder"),
-        coherent=False, without=AFRESH),
+        3,
+        2,
+        4,
+        lambda vae: Importance(vae, torch.Generator().manual_seed(0), 20, "encoder"),
+        coherent=False,
+        without=AFRESH,
+    ),
     "MaskedTransformer D=5 V=3": Case(transformer, 5, ((3, 8),), (0.0, 1.0, 2.0)),
     "MaskedTransformer of int64": Case(transformer, 5, ((3, 8),), (0.0, 1.0, 2.0), words=True),
 }
 
 
-HELD = [(name, law) for name, case in CASES.items() for law in LAWS if law in case.without or not case.lacks(law)]
+HELD = [
+    (name, law)
+    for name, case in CASES.items()
+    for law in LAWS
+    if law in case.without or not case.lacks(law)
+]
 
 
 @pytest.mark.parametrize(("name", "law"), HELD)
 def test_laws(name, law):
     case = CASES[name]
-    with pytest.raises(AssertionError) if law in case.without else nullcontext():  # it does not hold
+    with (
+        pytest.raises(AssertionError) if law in case.without else nullcontext()
+    ):  # it does not hold
         LAWS[law](case)
 
 
-@pytest.mark.parametrize("law", ["dtype_follows_the_input", "means_are_means_over_rows", "batched_is_looped",
-                                 "area_and_orders_give_log_prob", "marginals_follow_the_chain_rule"])
+@pytest.mark.parametrize(
+    "law",
+    [
+        "dtype_follows_the_input",
+        "means_are_means_over_rows",
+        "batched_is_looped",
+        "area_and_orders_give_log_prob",
+        "marginals_follow_the_chain_rule",
+    ],
+)
 def test_laws_with_many_tokens_and_little_noise(law):
     """Rows far from the model, sigma^2 = 0.0024: differences of numbers near 10^5."""
     build = ppca(200, 5).build
-    LAWS[law](replace(ppca(200, 5), build=lambda weight, log_noise, mean: build(weight, log_noise - 5.3, mean),
-                      tolerance=1e-7))
+    LAWS[law](
+        replace(
+            ppca(200, 5),
+            build=lambda weight, log_noise, mean: build(weight, log_noise - 5.3, mean),
+            tolerance=1e-7,
+        )
+    )
 
 
-CLOSED = ["PPCA D=2 K=2", "BernoulliMixture D=5 C=1", "LinearVAE D=5 K=2", "HiddenMarkovModel D=5 H=3 V=3"]
+CLOSED = [
+    "PPCA D=2 K=2",
+    "BernoulliMixture D=5 C=1",
+    "LinearVAE D=5 K=2",
+    "HiddenMarkovModel D=5 H=3 V=3",
+]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -123,7 +175,9 @@ def test_laws_on_a_gpu(name):
 @pytest.mark.parametrize("name", CLOSED)
 def test_laws_elsewhere(name, elsewhere):
     """Parameters, rows and masks on another device, the generators of samples on the CPU."""
-    without = dict.fromkeys(("gradients_are_right", "dtype_follows_the_input"), "they would look at the device itself")
+    without = dict.fromkeys(
+        ("gradients_are_right", "dtype_follows_the_input"), "they would look at the device itself"
+    )
     without["conditionals_are_distributions"] = "it takes long, and says no more than the others"
     with elsewhere:
         check_model(CASES[name], device=elsewhere.DEVICE, without=without)
@@ -138,77 +192,172 @@ FAULTS = {
         (COINS, ANSWER, lambda right, x, seen: right(x, seen) - 1e-30 * seen.all(-1, keepdim=True)),
     ],
     "masked_tokens_predict_nothing": [
-        (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.nan_to_num().sum(-1, keepdim=True)),
+        (
+            COINS,
+            ANSWER,
+            lambda right, x, seen: (
+                right(x, seen) + 1e-9 * ~seen * x.nan_to_num().sum(-1, keepdim=True)
+            ),
+        ),
         (COINS, ANSWER, lambda right, x, seen: right(x, seen) + 0 * seen * x.sum(-1, keepdim=True)),
-        (COINS, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-9 * x.nan_to_num().sum(-1)),
-        ("BernoulliMixture of int64", ANSWER, lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.sum(-1, True)),
+        (
+            COINS,
+            "log_prob",
+            lambda right, x, seen=None: right(x, seen) + 1e-9 * x.nan_to_num().sum(-1),
+        ),
+        (
+            "BernoulliMixture of int64",
+            ANSWER,
+            lambda right, x, seen: right(x, seen) + 1e-9 * ~seen * x.sum(-1, True),
+        ),
     ],
     "batched_is_looped": [
-        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen) if x.ndim == 1 else right(x, seen).flip(-2)),
-        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen).flip(0) if seen.ndim == 2 else right(x, seen)),
+        (
+            GAUSSIAN,
+            ANSWER,
+            lambda right, x, seen: right(x, seen) if x.ndim == 1 else right(x, seen).flip(-2),
+        ),
+        (
+            GAUSSIAN,
+            ANSWER,
+            lambda right, x, seen: right(x, seen).flip(0) if seen.ndim == 2 else right(x, seen),
+        ),
     ],
     "conditionals_are_distributions": [
-        (name, ANSWER, lambda right, x, seen: right(x, seen) + 1e-6 * ~seen) for name in (COINS, GAUSSIAN)
+        (name, ANSWER, lambda right, x, seen: right(x, seen) + 1e-6 * ~seen)
+        for name in (COINS, GAUSSIAN)
     ],
     "every_word_is_answered_for": [
         ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen) - 1),
         ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen).flip(-1)),
-        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, seen).where(~seen[..., None], 0)),
-        ("HiddenMarkovModel D=5 H=3 V=3", EVERY, lambda right, x, seen: right(x, ~seen).where(seen[..., None], right(
-            x, seen))),
+        (
+            "HiddenMarkovModel D=5 H=3 V=3",
+            EVERY,
+            lambda right, x, seen: right(x, seen).where(~seen[..., None], 0),
+        ),
+        (
+            "HiddenMarkovModel D=5 H=3 V=3",
+            EVERY,
+            lambda right, x, seen: right(x, ~seen).where(seen[..., None], right(x, seen)),
+        ),
         ("MaskedTransformer of int64", EVERY, lambda right, x, seen: right(x, seen) - 1),
-        ("MaskedTransformer of int64", EVERY, lambda right, x, seen: right(x, seen).where(~seen[..., None], 0)),
+        (
+            "MaskedTransformer of int64",
+            EVERY,
+            lambda right, x, seen: right(x, seen).where(~seen[..., None], 0),
+        ),
     ],
     "inputs_are_left_alone": [
         (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), x.mul_(2))[0]),
-        (GAUSSIAN, ANSWER, lambda right, x, seen: (right(x, seen), right.__self__.weight.mul_(2))[0]),
-        ("MaskedTransformer D=5 V=3", ANSWER,
-         lambda right, x, seen: (right(x, seen), right.__self__.readout.bias.data.add_(1))[0]),
+        (
+            GAUSSIAN,
+            ANSWER,
+            lambda right, x, seen: (right(x, seen), right.__self__.weight.mul_(2))[0],
+        ),
+        (
+            "MaskedTransformer D=5 V=3",
+            ANSWER,
+            lambda right, x, seen: (right(x, seen), right.__self__.readout.bias.data.add_(1))[0],
+        ),
     ],
     "area_and_orders_give_log_prob": [
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),
-        (COINS, ANSWER, lambda right, x, seen: right(x, seen) * (1 + 1e-6 * (torch.arange(8) == 3))),
-        ("MaskedTransformer D=5 V=3", ANSWER, lambda right, x, seen: right(x, seen)),  # a network, said to be coherent
+        (
+            COINS,
+            ANSWER,
+            lambda right, x, seen: right(x, seen) * (1 + 1e-6 * (torch.arange(8) == 3)),
+        ),
+        (
+            "MaskedTransformer D=5 V=3",
+            ANSWER,
+            lambda right, x, seen: right(x, seen),
+        ),  # a network, said to be coherent
     ],
     "marginals_follow_the_chain_rule": [
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6 * (seen is None)),
-        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x) if seen is None else right(x, seen)
-         + 1e-6 * (2 - seen.sum(-1)) * seen.any(-1)),
+        (
+            GAUSSIAN,
+            "log_prob",
+            lambda right, x, seen=None: (
+                right(x)
+                if seen is None
+                else right(x, seen) + 1e-6 * (2 - seen.sum(-1)) * seen.any(-1)
+            ),
+        ),
     ],
     "means_are_means_over_rows": [
-        (GAUSSIAN, "mean_conditional_log_prob", lambda right, data, seen: right(data, seen) * (1 + 1e-6)),
+        (
+            GAUSSIAN,
+            "mean_conditional_log_prob",
+            lambda right, data, seen: right(data, seen) * (1 + 1e-6),
+        ),
         (GAUSSIAN, "mean_log_prob", lambda right, data: right(data) + 1e-6),
         (GAUSSIAN, "summarise", lambda right, x: right(x[1:])),
     ],
     "gradients_are_right": [
         (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen).detach() * 2 - right(x, seen)),
-        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen).detach() * 2 - right(x, seen)),
-        (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x) if seen is None else right(x, seen).detach()),
-        (GAUSSIAN, "mean_conditional_log_prob", lambda right, data, seen: right(data, seen).detach()),
+        (
+            GAUSSIAN,
+            "log_prob",
+            lambda right, x, seen=None: right(x, seen).detach() * 2 - right(x, seen),
+        ),
+        (
+            GAUSSIAN,
+            "log_prob",
+            lambda right, x, seen=None: right(x) if seen is None else right(x, seen).detach(),
+        ),
+        (
+            GAUSSIAN,
+            "mean_conditional_log_prob",
+            lambda right, data, seen: right(data, seen).detach(),
+        ),
         (GAUSSIAN, "mean_log_prob", lambda right, data: right(data).detach() * 2 - right(data)),
     ],
     "dtype_follows_the_input": [
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen).double()),
-        (GAUSSIAN, ANSWER, lambda right, x, seen: right(x, seen) + 1e-2 * (x.dtype == torch.float32)),
+        (
+            GAUSSIAN,
+            ANSWER,
+            lambda right, x, seen: right(x, seen) + 1e-2 * (x.dtype == torch.float32),
+        ),
     ],
     "samples_follow_the_generator": [
-        (COINS, "sample", lambda right, count, generator: right(count, generator=torch.Generator().manual_seed(0))),
+        (
+            COINS,
+            "sample",
+            lambda right, count, generator: right(
+                count, generator=torch.Generator().manual_seed(0)
+            ),
+        ),
         (COINS, "sample", lambda right, count, generator: right(count + 1, generator=generator)),
     ],
     "samples_follow_log_prob": [
-        (COINS, "sample", lambda right, count, generator: right(count, generator=generator)[:, [*range(7), 6]]),
-        (GAUSSIAN, "sample", lambda right, count, generator: 1.05 * right(count, generator=generator)),
+        (
+            COINS,
+            "sample",
+            lambda right, count, generator: right(count, generator=generator)[:, [*range(7), 6]],
+        ),
+        (
+            GAUSSIAN,
+            "sample",
+            lambda right, count, generator: 1.05 * right(count, generator=generator),
+        ),
     ],
 }
 
 
 def spoilt(name, method, fault):
     """The case of a model with one method replaced."""
+
     def build(*parameters):
         model = CASES[name].build(*parameters)
         right = getattr(model, method)
-        setattr(model, method, functools.wraps(right)(lambda *args, **named: fault(right, *args, **named)))
+        setattr(
+            model,
+            method,
+            functools.wraps(right)(lambda *args, **named: fault(right, *args, **named)),
+        )
         return model
 
     return replace(CASES[name], build=build, coherent=True if "Transformer D" in name else None)
@@ -221,12 +370,19 @@ def test_a_law_catches_a_model_that_breaks_it(law):
             LAWS[law](spoilt(name, method, fault))
 
 
-@pytest.mark.parametrize(("scale", "grid"), [(0.1, (-40, 40, 4001)), (0.05, (-40, 40, 4001)), (20.0, (-800, 800, 801))])
+@pytest.mark.parametrize(
+    ("scale", "grid"), [(0.1, (-40, 40, 4001)), (0.05, (-40, 40, 4001)), (20.0, (-800, 800, 801))]
+)
 def test_a_density_is_integrated_over_a_grid_that_resolves_it(scale, grid):
     """PPCA in other units: rows and model are right, and where the grid is not, the report says where to look."""
     case = ppca(3, 2)
-    case = replace(case, build=lambda weight, log_noise, mean: PPCA(scale * weight, 0.2 * scale**2, scale * mean))
-    with pytest.raises(AssertionError, match=r"grid \(-40.0, 40.0, 801\), which may be too coarse or too short"):
+    case = replace(
+        case,
+        build=lambda weight, log_noise, mean: PPCA(scale * weight, 0.2 * scale**2, scale * mean),
+    )
+    with pytest.raises(
+        AssertionError, match=r"grid \(-40.0, 40.0, 801\), which may be too coarse or too short"
+    ):
         LAWS["conditionals_are_distributions"](case)
     LAWS["conditionals_are_distributions"](replace(case, grid=grid))
 
@@ -238,12 +394,26 @@ def test_a_model_with_nothing_else_passes_what_concerns_it():
     obeyed = [law for law, what in found.items() if what == "obeyed"]
     assert len(obeyed) == 5 and set(found) == set(LAWS)
     assert all(what.startswith("it needs") for law, what in found.items() if law not in obeyed)
-    assert check_model(fair, values=BITS, coherent=True)["area_and_orders_give_log_prob"] == "obeyed"
+    assert (
+        check_model(fair, values=BITS, coherent=True)["area_and_orders_give_log_prob"] == "obeyed"
+    )
 
 
 def test_a_report_names_every_broken_law():
-    case = spoilt("HiddenMarkovModel D=1 H=2 V=2", "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6)
-    with pytest.raises(AssertionError, match="(?s)broken laws: 2.*area_and_orders.*orders disagree.*no token is not 0"):
+    case = spoilt(
+        "HiddenMarkovModel D=1 H=2 V=2",
+        "log_prob",
+        lambda right, x, seen=None: right(x, seen) + 1e-6,
+    )
+    with pytest.raises(
+        AssertionError,
+        match="(?s)broken laws: 2.*area_and_orders.*orders disagree.*no token is not 0",
+    ):
         check_model(case)
-    kept = {law: "off by a millionth" for law in ("area_and_orders_give_log_prob", "marginals_follow_the_chain_rule")}
-    assert check_model(case, without=kept)["marginals_follow_the_chain_rule"] == "off by a millionth"
+    kept = {
+        law: "off by a millionth"
+        for law in ("area_and_orders_give_log_prob", "marginals_follow_the_chain_rule")
+    }
+    assert (
+        check_model(case, without=kept)["marginals_follow_the_chain_rule"] == "off by a millionth"
+    )

@@ -31,8 +31,15 @@ from mptlml.text import command
 from mptlml.text.results import read_results
 from mptlml_book.report.claims import claims
 
-FINDINGS = ["prop1-gaussian", "net-right-end", "net-area", "net-pll-gap", "net-repair",
-            "net-lookup", "net-lookup-chains"]
+FINDINGS = [
+    "prop1-gaussian",
+    "net-right-end",
+    "net-area",
+    "net-pll-gap",
+    "net-repair",
+    "net-lookup",
+    "net-lookup-chains",
+]
 
 
 def blocks(name):
@@ -46,7 +53,11 @@ def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
     (tmp_path / "urn.py").write_text(model)
     (tmp_path / "test_urn.py").write_text(test)
     monkeypatch.syspath_prepend(tmp_path)
-    [obeys] = [value for name, value in run_path(tmp_path / "test_urn.py").items() if name.startswith("test_")]
+    [obeys] = [
+        value
+        for name, value in run_path(tmp_path / "test_urn.py").items()
+        if name.startswith("test_")
+    ]
     [mark] = obeys.pytestmark
     assert mark.args == ("num_tokens", [1, 6])
     for num_tokens in mark.args[1]:
@@ -57,7 +68,9 @@ def test_the_readme_shows_code_that_runs(capsys):
     """Its last two lines print the area with its error, and the exact value, which agree."""
     exec(blocks("README.md")[0], {})
     said = capsys.readouterr().out
-    mean, error, exact = map(float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said).groups())
+    mean, error, exact = map(
+        float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said).groups()
+    )
     assert 0 < error < 1 and abs(mean - exact) < 4 * error
 
 
@@ -76,14 +89,30 @@ def test_the_page_score_your_own_network_runs_as_it_stands(tmp_path, monkeypatch
     parts = BLOCK.findall(page)
     assert [kind for kind, *_ in parts] == ["python", "bash", "python", "bash", "python"]
     saved_network(tmp_path / "network", "E V Q L V E S A C D F G H I K M N P R T W Y")
-    make = re.sub(r"(?s)lm = .*?genes = .*?\n", "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n", parts[0][1])
-    for (kind, code, _, text) in [("python", make, "", ""), *parts[1:]]:
+    make = re.sub(
+        r"(?s)lm = .*?genes = .*?\n",
+        "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n",
+        parts[0][1],
+    )
+    for kind, code, _, text in [("python", make, "", ""), *parts[1:]]:
         exec(code, {}) if kind == "python" else command.main(shlex.split(code)[1:])
         found = capsys.readouterr().out
-        assert re.sub(r"\S*\d\S*", "", found).split()[:6] == re.sub(r"\S*\d\S*", "", text).split()[:6] or not text
-    assert len(pd.read_json(tmp_path / "scores.jsonl", lines=True)) == 3 and (tmp_path / "curve.svg").is_file()
-    fields = {field for name in ("scores", "pairs") for field in read_results(tmp_path / f"{name}.jsonl")[0]}
-    assert fields | {"spellings", "token_scores", "left_to_right"} <= {*re.findall(r"`(\w+)`", page)}
+        assert (
+            re.sub(r"\S*\d\S*", "", found).split()[:6] == re.sub(r"\S*\d\S*", "", text).split()[:6]
+            or not text
+        )
+    assert (
+        len(pd.read_json(tmp_path / "scores.jsonl", lines=True)) == 3
+        and (tmp_path / "curve.svg").is_file()
+    )
+    fields = {
+        field
+        for name in ("scores", "pairs")
+        for field in read_results(tmp_path / f"{name}.jsonl")[0]
+    }
+    assert fields | {"spellings", "token_scores", "left_to_right"} <= {
+        *re.findall(r"`(\w+)`", page)
+    }
 
 
 def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
@@ -105,13 +134,21 @@ def test_the_readme_opens_with_the_game_of_chapter_1(built_site, tmp_path):
         path = ROOT / "book" / new.name
         assert path.is_file(), f"{path} is missing: {new} is to lie there"
         found = re.findall(words, path.read_text(encoding="utf-8"))
-        assert found == re.findall(words, drawn) != [], f"{path} is not what the page shows, which is {new}"
+        assert found == re.findall(words, drawn) != [], (
+            f"{path} is not what the page shows, which is {new}"
+        )
 
 
 def test_stored_runs_on_images_say_which_they_read():
     """By digests that book/data_sets.yml puts in words."""
     known = yaml.safe_load((ROOT / "book" / "data_sets.yml").read_text(encoding="utf-8"))
-    for name in ("linear_vae", "linear_vae_page", "linear_vae_scripts", "deep_vae", "deep_vae_annealed"):
+    for name in (
+        "linear_vae",
+        "linear_vae_page",
+        "linear_vae_scripts",
+        "deep_vae",
+        "deep_vae_annealed",
+    ):
         chapter = "09_deep_vae" if "deep" in name else "08_linear_vae"
         head = (ROOT / "book" / "data" / f"{name}.csv").read_text(encoding="utf-8")
         read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
@@ -120,17 +157,28 @@ def test_stored_runs_on_images_say_which_they_read():
 
 def test_every_package_is_of_a_version_for_the_oldest_python():
     """Also what `make newest` brings, under whichever Python that runs: its pins are the next ones."""
-    oldest = re.search(r"--python-version (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))[1]
-    assert f"Python 3.11 ({oldest} or later)" in (ROOT / "book" / "howto.md").read_text(encoding="utf-8")
-    pins = re.findall("^([^#=]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
-    asked = {canonicalize_name(found.name): found.metadata.get("Requires-Python", "") for found in distributions()}
+    oldest = re.search(r"--python-version (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))[
+        1
+    ]
+    assert f"Python 3.11 ({oldest} or later)" in (ROOT / "book" / "howto.md").read_text(
+        encoding="utf-8"
+    )
+    pins = re.findall(
+        "^([^#=]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    asked = {
+        canonicalize_name(found.name): found.metadata.get("Requires-Python", "")
+        for found in distributions()
+    }
     assert len(asked.keys() & set(pins)) > 150
     assert [name for name in pins if oldest not in SpecifierSet(asked.get(name, ""))] == []
 
 
 def test_one_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    told = re.search(r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    told = re.search(
+        r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
+    )
     assert told.groups() == (mptlml.__version__, str(citation["date-released"]))
     assert citation["version"] == mptlml.__version__
 
@@ -143,12 +191,16 @@ def test_a_figures_cell_shows_nothing_but_the_figure():
         told = re.findall(r"\{claim\}`([\w-]+)`", "\n".join(cell.source for cell in chapter.cells))
         for cell in book_digest.code_cells(chapter):
             if "figure" in cell.metadata.get("mystnb", {}):
-                found += re.findall(r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(", cell.source)
+                found += re.findall(
+                    r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(", cell.source
+                )
                 found += set(re.findall(r'report\.claim\("([\w-]+)"', cell.source)) - set(told)
     assert found == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem
+)
 def test_a_chapter_has_its_twin_without_outputs(path):
     twin, source = nbformat.read(path.with_suffix(".ipynb"), as_version=4), jupytext.read(path)
     for cell in [*twin.cells, *source.cells]:
@@ -160,6 +212,7 @@ def test_a_chapter_has_its_twin_without_outputs(path):
 
 
 # Stored results ---------------------------------------------------------------------------------------------
+
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch):
@@ -173,11 +226,22 @@ def stored(tmp_path, monkeypatch):
             results.write("runs", table)
         else:
             results.repeat("runs", table, week)
-        return [line for line in (tmp_path / "runs.csv").read_text().splitlines() if not line.startswith("#")]
+        return [
+            line
+            for line in (tmp_path / "runs.csv").read_text().splitlines()
+            if not line.startswith("#")
+        ]
+
     return write
 
 
-WAITING = "evidence_choosing", "evidence_nested", "evidence_regression", "evidence_sets", "evidence_widths"
+WAITING = (
+    "evidence_choosing",
+    "evidence_nested",
+    "evidence_regression",
+    "evidence_sets",
+    "evidence_widths",
+)
 UNHELD = "deep", "networks", "real", *WAITING  # those that wait for their long run have no file yet
 
 
@@ -193,8 +257,16 @@ def test_a_stored_table_holds_what_its_plan_says(name):
 
 
 def lines_of(shift):
-    return lambda data, seed: [dict(data=data, seed=seed, step=step, note="" if step else [1, 0.5],
-                                    score=seed + shift + step / 100) for step in (0, 50)]
+    return lambda data, seed: [
+        dict(
+            data=data,
+            seed=seed,
+            step=step,
+            note="" if step else [1, 0.5],
+            score=seed + shift + step / 100,
+        )
+        for step in (0, 50)
+    ]
 
 
 def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
@@ -202,8 +274,14 @@ def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
         stored(mock.Mock(side_effect=[lines_of(0)("mnist", 1), KeyboardInterrupt]))
     assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
     assert stored(lines_of(7)) == [
-        "data,seed,step,note,score", "mnist,1,0,1 0.5,1", "mnist,1,50,,1.5", "mnist,2,0,1 0.5,9", "mnist,2,50,,9.5",
-        "digits,1,0,1 0.5,8", "digits,1,50,,8.5"]
+        "data,seed,step,note,score",
+        "mnist,1,0,1 0.5,1",
+        "mnist,1,50,,1.5",
+        "mnist,2,0,1 0.5,9",
+        "mnist,2,50,,9.5",
+        "digits,1,0,1 0.5,8",
+        "digits,1,50,,8.5",
+    ]
     (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
     (tmp_path / "runs.part").write_text('["another head", {}]')
     with pytest.raises(SystemExit, match="another run"):
@@ -219,21 +297,30 @@ def test_a_week_repeats_one_unit_in_place(stored, capfd):
         assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
         chosen |= set(changed)
         before = after
-    assert chosen == {1, 2, 3, 4, 5, 6} and "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
+    assert (
+        chosen == {1, 2, 3, 4, 5, 6}
+        and "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
+    )
     other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
     for week in range(20):
-        assert stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]  # other data: left as they are
+        assert (
+            stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]
+        )  # other data: left as they are
     with pytest.raises(SystemExit, match="no lines for"):
         stored(lines_of(0), "2026-1", units=[("cifar", 1)])
 
 
 # The origin of values and bands -----------------------------------------------------------------------------------
 
-BAND = re.compile(r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE)
+BAND = re.compile(
+    r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE
+)
 
 
 def git(*words):
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
 
 def bands_of(commit):
@@ -257,7 +344,8 @@ def behind():
 
 def test_a_trace_follows_names_and_not_their_namesakes():
     """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
-    traced = Trace("""
+    traced = Trace(
+        """
 def read(name):
     return report.stored(f"runs_{name}.csv")
 runs, found = read("a"), {}
@@ -274,16 +362,23 @@ claim("fourth", runs)
 runs = 4
 report.claim("fifth", max(lines for lines in [runs]))
 report.glue("sixth", lines)
-""", ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"]).claims
+""",
+        ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"],
+    ).claims
     runs = {"runs_*.csv"}
-    assert traced == dict(second=runs, third=set(), fourth=runs, fifth=set()) | {"first-a": runs, "first-b": runs}
+    assert traced == dict(second=runs, third=set(), fourth=runs, fifth=set()) | {
+        "first-a": runs,
+        "first-b": runs,
+    }
 
 
 def test_claims_say_which_of_their_values_come_from_stored_runs(behind):
     """`run` in book/claims.yml; whether a build has a part in the value too, `both`, is for its reader to judge."""
     assert behind.keys() == claims().keys()
     wrong = [name for name, entry in claims().items() if ("run" in entry) != bool(behind[name])]
-    assert not wrong, f"`run: stored` (or both) is missing, or stands without a stored file: {', '.join(wrong)}"
+    assert not wrong, (
+        f"`run: stored` (or both) is missing, or stands without a stored file: {', '.join(wrong)}"
+    )
 
 
 def test_the_history_shows_which_bands_came_before_their_runs(behind):
@@ -291,7 +386,10 @@ def test_the_history_shows_which_bands_came_before_their_runs(behind):
 
     Where its value is read from stored files, the band lies before one of these as well.
     """
-    if not (ROOT / ".git").exists() or git("rev-parse", "--is-shallow-repository").strip() == "true":
+    if (
+        not (ROOT / ".git").exists()
+        or git("rev-parse", "--is-shallow-repository").strip() == "true"
+    ):
         pytest.skip("the history is not here")
     known = {name: tuple(map(float, entry["band"])) for name, entry in claims().items()}
     log = "log", "--no-merges", "--full-history", "--reverse", "--topo-order"
@@ -299,25 +397,42 @@ def test_the_history_shows_which_bands_came_before_their_runs(behind):
     for line in git(*log, "--format=%H %P", "--", "book/claims.yml").splitlines():
         commit, *parents = line.split()
         before = bands_of(parents[0]) if parents else {}
-        was_set |= {name: commit for name, band in bands_of(commit).items()
-                    if known.get(name) == band != before.get(name)}
+        was_set |= {
+            name: commit
+            for name, band in bands_of(commit).items()
+            if known.get(name) == band != before.get(name)
+        }
     made = {}
     for part in git(*log, "--format=%x01%H", "-p", "-U0", "--", "notebooks/*.md").split("\x01")[1:]:
         added = "\n".join(line for line in part.splitlines() if line.startswith("+"))
-        made = dict.fromkeys(known.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)), part[:40]) | made
+        made = (
+            dict.fromkeys(known.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)), part[:40])
+            | made
+        )
 
     def precedes(one, other):
-        return one != other and not subprocess.run(["git", "merge-base", "--is-ancestor", one, other], cwd=ROOT,
-                                                   capture_output=True).returncode
+        return (
+            one != other
+            and not subprocess.run(
+                ["git", "merge-base", "--is-ancestor", one, other], cwd=ROOT, capture_output=True
+            ).returncode
+        )
 
     @cache
     def was_stored(name):
-        return git("log", "--no-merges", "--topo-order", "--format=%H", "--", f"book/data/{name}").split()[-1]
+        return git(
+            "log", "--no-merges", "--topo-order", "--format=%H", "--", f"book/data/{name}"
+        ).split()[-1]
 
     def came_before(name):
         files = [path.name for one in behind[name] for path in (ROOT / "book" / "data").glob(one)]
         return precedes(was_set[name], made.get(name, "")) and (
-            not files or any(precedes(was_set[name], was_stored(file)) for file in files))
+            not files or any(precedes(was_set[name], was_stored(file)) for file in files)
+        )
 
-    wrong = [name for name, entry in claims().items() if entry["kind"] == "before" and not came_before(name)]
+    wrong = [
+        name
+        for name, entry in claims().items()
+        if entry["kind"] == "before" and not came_before(name)
+    ]
     assert not wrong, f"no older than their chapters, so their kind is after: {', '.join(wrong)}"

@@ -23,7 +23,7 @@ from mptlml.text.results import UNIT, Output, read_results, settings_file
 from mptlml.text.text_curves import spaced_sizes
 
 WORDS = "the cat sat on the mat a dog ran".split()
-TEXTS = [" ".join(WORDS[k % 5: k % 5 + 3 + k % 4] * (1 + k % 3)) for k in range(2 * UNIT + 3)]
+TEXTS = [" ".join(WORDS[k % 5 : k % 5 + 3 + k % 4] * (1 + k % 3)) for k in range(2 * UNIT + 3)]
 TEXTS[4] = " ".join(WORDS * 2)  # long enough for another to begin alike
 PAIRS = [(Text(k, one), Text(k, "a dog ran")) for k, one in enumerate(TEXTS, 1)]
 FEW = dict(num_sizes=3, num_masks=2, num_orders=2)
@@ -48,7 +48,9 @@ def path(whole, tmp_path):
 
 @pytest.fixture
 def no_work(monkeypatch):
-    monkeypatch.setattr("mptlml.text.MaskedLM.answers", lambda *_, **__: pytest.fail("work has begun"))
+    monkeypatch.setattr(
+        "mptlml.text.MaskedLM.answers", lambda *_, **__: pytest.fail("work has begun")
+    )
 
 
 @pytest.mark.parametrize("place", [0, 1, UNIT + 3, len(TEXTS) - 1])
@@ -56,20 +58,37 @@ def test_a_line_is_what_the_library_says_of_its_text(lm, whole, place):
     """Each text has masks of its own, which follow from the seed and its place; a short one has them all."""
     line, text = read_results(whole)[place], TEXTS[place]
     ids, first = lm.encode(text), place // UNIT * UNIT
-    curve = lm.curves(TEXTS[first: place + 1], partial(spaced_sizes, count=3), num_masks=2,
-                      generator=draws.seeded(0, first))[-1]
+    curve = lm.curves(
+        TEXTS[first : place + 1],
+        partial(spaced_sizes, count=3),
+        num_masks=2,
+        generator=draws.seeded(0, first),
+    )[-1]
     passes, quadrature = curve.scores.size, curve.quadrature_error
     if len(ids) <= 6:
-        curve, passes, quadrature = exact_curve(lm.at_length(len(ids)), ids[None]), 2 ** len(ids) - 1, 0
+        curve, passes, quadrature = (
+            exact_curve(lm.at_length(len(ids)), ids[None]),
+            2 ** len(ids) - 1,
+            0,
+        )
     area, single = curve.area(), lm.pseudo_log_likelihood([text]).item()
     sums = lm.chain_rule(text, random_orders(len(ids), 2, generator=draws.seeded(0, place))).sum(-1)
-    expected = dict(line=place + 1, text=text, name=None, cut_tokens=0, passes=passes, error_reached=None)
+    expected = dict(
+        line=place + 1, text=text, name=None, cut_tokens=0, passes=passes, error_reached=None
+    )
     assert expected.items() <= line.items()
-    expected = dict(area=area.mean, area_error=area.stderr, quadrature_error=quadrature,
-                    pseudo_log_likelihood=single, order_spread=sums.std().item())
+    expected = dict(
+        area=area.mean,
+        area_error=area.stderr,
+        quadrature_error=quadrature,
+        pseudo_log_likelihood=single,
+        order_spread=sums.std().item(),
+    )
     assert {name: line[name] for name in expected} == pytest.approx(expected, abs=1e-5)
     assert line["order_sums"] == pytest.approx(sums.tolist(), abs=1e-5)
-    np.testing.assert_allclose(mean_curve([line], np.array(line["sizes"]) / len(ids)), curve.mean, atol=1e-5)
+    np.testing.assert_allclose(
+        mean_curve([line], np.array(line["sizes"]) / len(ids)), curve.mean, atol=1e-5
+    )
 
 
 def test_an_error_says_whether_it_was_reached(lm, tmp_path):
@@ -87,8 +106,10 @@ def test_a_long_text_is_cut_where_that_is_said(lm, tmp_path):
     """Its line tells how much is missing; the rest is scored as a text of its own."""
     small, long = copy.copy(lm), TEXTS[4]
     small.max_tokens = 11
-    cut, plain = (read_results(score(small, tmp_path / "s.jsonl", [text], truncate=True, overwrite=True))[0]
-                  for text in (long, " ".join(long.split()[:11])))
+    cut, plain = (
+        read_results(score(small, tmp_path / "s.jsonl", [text], truncate=True, overwrite=True))[0]
+        for text in (long, " ".join(long.split()[:11]))
+    )
     assert (cut["tokens"], cut["cut_tokens"], plain["cut_tokens"]) == (11, 7, 0)
     assert cut["area"] == plain["area"] and cut["text"] == long
     pairs, output = [(Text(1, long), Text(1, long))], Output(tmp_path / "p.jsonl")
@@ -97,8 +118,11 @@ def test_a_long_text_is_cut_where_that_is_said(lm, tmp_path):
 
 
 def test_the_mean_curve_is_a_mean_over_texts():
-    lines = [dict(sizes=[1, 2], tokens=2, scores=[-1.0, -3.0]),
-             dict(sizes=[1, 4], tokens=4, scores=[-2.0, -8.0]), dict(sizes=[1], tokens=1, scores=[-16.0])]
+    lines = [
+        dict(sizes=[1, 2], tokens=2, scores=[-1.0, -3.0]),
+        dict(sizes=[1, 4], tokens=4, scores=[-2.0, -8.0]),
+        dict(sizes=[1], tokens=1, scores=[-16.0]),
+    ]
     np.testing.assert_allclose(mean_curve(lines, np.array([0.5, 0.75, 1])), [-7, -8, -9])
 
 
@@ -113,7 +137,12 @@ def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, run)
     seeded = draws.seeded
 
     def seeded_or_killed(*given):
-        if len(given) == 2 and given[0] == 0 and given[1] % UNIT == 0 and given[1] not in begun[-1:]:
+        if (
+            len(given) == 2
+            and given[0] == 0
+            and given[1] % UNIT == 0
+            and given[1] not in begun[-1:]
+        ):
             begun.append(given[1])
             if len(begun) == 2:
                 raise KeyboardInterrupt
@@ -124,7 +153,7 @@ def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, run)
         run(lm, path)
     assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:UNIT])
     with path.open("ab") as file:
-        file.write(whole[path.stat().st_size:][:30])
+        file.write(whole[path.stat().st_size :][:30])
     assert len(read_results(path)) == UNIT  # of a file that is being written
     begun.append(None)
     run(lm, path, resume=True)
@@ -136,20 +165,34 @@ def nudge(net):
     weight[7] = weight[7].nextafter(weight[7] + 1)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (nudge, "was written with other settings .see .*scores.settings.json"),  # another training
-    (lambda net: setattr(net.model.config, "hidden_act", "relu"), "other settings"),
-    (lambda net: setattr(net, "batch_tokens", 64), "other settings"),  # rounding would differ
-    (lambda net: setattr(net, "device", torch.device("cuda")), "other settings"),
-    (lambda net: setattr(net, "suffix", []), "other settings"),
-    (lambda net: setattr(net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)),
-     "another text on line 1, in another place, or by another tokenizer"),
-    (dict(seed=1), "other settings"), (dict(tokens=True), "other settings"),
-    (dict(texts=["a dog", *TEXTS[1:]]), "another text on line 1"),
-    (dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]), "another text on line 5"),  # it begins alike
-    (dict(texts=TEXTS[:2]), "another text on line 3"),
-    (dict(texts=[Text(0, "cat"), *(Text(k, text) for k, text in enumerate(TEXTS, 1))]), "another text on line 1"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (nudge, "was written with other settings .see .*scores.settings.json"),  # another training
+        (lambda net: setattr(net.model.config, "hidden_act", "relu"), "other settings"),
+        (lambda net: setattr(net, "batch_tokens", 64), "other settings"),  # rounding would differ
+        (lambda net: setattr(net, "device", torch.device("cuda")), "other settings"),
+        (lambda net: setattr(net, "suffix", []), "other settings"),
+        (
+            lambda net: setattr(
+                net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)
+            ),
+            "another text on line 1, in another place, or by another tokenizer",
+        ),
+        (dict(seed=1), "other settings"),
+        (dict(tokens=True), "other settings"),
+        (dict(texts=["a dog", *TEXTS[1:]]), "another text on line 1"),
+        (
+            dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]),
+            "another text on line 5",
+        ),  # it begins alike
+        (dict(texts=TEXTS[:2]), "another text on line 3"),
+        (
+            dict(texts=[Text(0, "cat"), *(Text(k, text) for k, text in enumerate(TEXTS, 1))]),
+            "another text on line 1",
+        ),
+    ],
+)
 def test_lines_of_another_run_are_not_gone_on_with(lm, whole, change, message):
     before, net, options = whole.read_bytes(), copy.deepcopy(lm), {}
     if isinstance(change, dict):
@@ -166,10 +209,18 @@ def test_two_sizes_do_not_tell_the_error_of_quadrature(lm, tmp_path):
     assert read_results(path)[0]["quadrature_error"] is None
 
 
-@pytest.mark.parametrize(("content", "bad"), [
-    ("The cat sat on the mat.\n", 1), ("[1, 2]\n", 1), ('{"line": [1], "settings": 5}\n', 1), ("{line}nonsense\n", 2),
-    ("{line}{}\n", 2), ("{line}{nan}", 2), ("{line}" + "[" * 10**5 + "\n", 2),
-])
+@pytest.mark.parametrize(
+    ("content", "bad"),
+    [
+        ("The cat sat on the mat.\n", 1),
+        ("[1, 2]\n", 1),
+        ('{"line": [1], "settings": 5}\n', 1),
+        ("{line}nonsense\n", 2),
+        ("{line}{}\n", 2),
+        ("{line}{nan}", 2),
+        ("{line}" + "[" * 10**5 + "\n", 2),
+    ],
+)
 def test_what_is_no_file_of_results_is_not_gone_on_with(lm, whole, tmp_path, content, bad):
     path = tmp_path / "notes.txt"
     line, second = whole.read_text().splitlines(keepends=True)[:2]
@@ -199,7 +250,9 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, path, monkey
     before, own = path.read_bytes(), path.with_name("scores.2-of-2.jsonl")
     own.write_bytes(before)
     for part, parts in ((0, 1), (1, 2)):
-        with pytest.raises(ValueError, match="exists: go on with it by resume=True, or replace it by overwr"):
+        with pytest.raises(
+            ValueError, match="exists: go on with it by resume=True, or replace it by overwr"
+        ):
             score(lm, path, part=part, parts=parts)
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
         patch.setattr(type(lm), "curves", mock.Mock(side_effect=MemoryError))
@@ -207,12 +260,22 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, path, monkey
     assert path.read_bytes() == own.read_bytes() == before
     path.chmod(0o640)
     score(lm, path, TEXTS[:1], overwrite=True)
-    assert [line["line"] for line in read_results(path)] == [1] and path.stat().st_mode & 0o777 == 0o640
-    assert {file.name for file in path.parent.iterdir()} == {path.name, own.name, "scores.settings.json"}
+    assert [line["line"] for line in read_results(path)] == [
+        1
+    ] and path.stat().st_mode & 0o777 == 0o640
+    assert {file.name for file in path.parent.iterdir()} == {
+        path.name,
+        own.name,
+        "scores.settings.json",
+    }
     path.unlink()
-    with pytest.raises(ValueError, match="scores.settings.json exists: replace it"):  # it is of something else
+    with pytest.raises(
+        ValueError, match="scores.settings.json exists: replace it"
+    ):  # it is of something else
         score(lm, path, resume=True)
-    assert {settings_file(Path(f"s.{k}-of-2")).name for k in (1, 2)} == {f"s.{k}-of-2.settings.json" for k in (1, 2)}
+    assert {settings_file(Path(f"s.{k}-of-2")).name for k in (1, 2)} == {
+        f"s.{k}-of-2.settings.json" for k in (1, 2)
+    }
 
 
 def test_files_beside_the_output_are_let_be(tmp_path, monkeypatch):
@@ -237,12 +300,19 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, no_work):
     """
     texts, path, picture = (tmp_path / name for name in ("texts.txt", "scores.jsonl", "curve.svg"))
     texts.write_text("\ufeff\n" + "\n".join(TEXTS) + "\n\n", encoding="utf-8")
-    words = [*map(str, ["score", texts, "--model", folder, "-o", path]),
-             *"--sizes 3 --masks 2 --orders 2 --device cpu --resume".split()]
-    launch = "torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1 -m mptlml".split()
+    words = [
+        *map(str, ["score", texts, "--model", folder, "-o", path]),
+        *"--sizes 3 --masks 2 --orders 2 --device cpu --resume".split(),
+    ]
+    launch = (
+        "torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1 -m mptlml".split()
+    )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-m", *launch, *words], check=True, env=environment)
-    assert [len(read_results(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [UNIT + 3, UNIT]
+    assert [len(read_results(tmp_path / f"scores.{k}-of-2.jsonl")) for k in (1, 2)] == [
+        UNIT + 3,
+        UNIT,
+    ]
     command.main([*words, "--curve", str(picture)])
     found = read_results(path)
     assert found == [line | {"line": line["line"] + 1} for line in read_results(whole)]
@@ -253,15 +323,22 @@ def test_two_workers_of_torchrun(folder, whole, tmp_path, capsys, no_work):
     assert f"{len(TEXTS)} texts" in said and f"{area:.2f} +-" in said and "rank correlation" in said
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (dict(texts=[]), "no texts"),
-    (dict(texts=[Text(2, "a dog"), Text(2, "a cat")]), "the lines of texts must increase"),
-    (dict(part=2, parts=2), r"part must be one of 0..1, got 2"), (dict(parts=0), "parts must be a whole number"),
-    (dict(overwrite=True), "either resume=True or overwrite=True"),
-    (dict(num_orders=1), "num_orders must be 0 or at least 2"), (dict(num_orders=-1), "num_orders.*at least 0"),
-    (dict(num_sizes=1), "num_sizes.*at least 2"), (dict(num_masks=0), "num_masks.*at least 1"),
-    (dict(error=1, num_passes=64), "num_passes.*at least 65"), (dict(error=0), "error must be"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(texts=[]), "no texts"),
+        (dict(texts=[Text(2, "a dog"), Text(2, "a cat")]), "the lines of texts must increase"),
+        (dict(part=2, parts=2), r"part must be one of 0..1, got 2"),
+        (dict(parts=0), "parts must be a whole number"),
+        (dict(overwrite=True), "either resume=True or overwrite=True"),
+        (dict(num_orders=1), "num_orders must be 0 or at least 2"),
+        (dict(num_orders=-1), "num_orders.*at least 0"),
+        (dict(num_sizes=1), "num_sizes.*at least 2"),
+        (dict(num_masks=0), "num_masks.*at least 1"),
+        (dict(error=1, num_passes=64), "num_passes.*at least 65"),
+        (dict(error=0), "error must be"),
+    ],
+)
 def test_bad_input_is_refused_before_work_starts(lm, whole, no_work, change, message):
     before = whole.read_bytes()
     with pytest.raises(ValueError, match=message):
@@ -285,8 +362,15 @@ def test_results_without_orders_or_errors_are_valid_json(lm, tmp_path):
     assert line["area_error"] is line["order_spread"] is line["order_sums"] is None
     said, one = (command._summary(None, read_results(path)[:count]) for count in (2, 1))
     areas = np.array([line["area"] for line in read_results(path)])
-    assert f"{areas.mean():10.2f} +- {areas.std(ddof=1) / 2**0.5:.2f}\n" in said and "2 texts" in said
-    assert f", or {-areas.mean() / 18 / math.log(2):.3f} bits" in said and "spread over orders" not in said
+    assert (
+        f"{areas.mean():10.2f} +- {areas.std(ddof=1) / 2**0.5:.2f}\n" in said and "2 texts" in said
+    )
+    assert (
+        f", or {-areas.mean() / 18 / math.log(2):.3f} bits" in said
+        and "spread over orders" not in said
+    )
     assert one.startswith("1 text, 18 tokens") and "nan" not in one + said and "+-" not in one
-    path = compare_corpus(lm, PAIRS[:1], Output(tmp_path / "p.jsonl"), num_passes=208, level=1 - 1e-9)
+    path = compare_corpus(
+        lm, PAIRS[:1], Output(tmp_path / "p.jsonl"), num_passes=208, level=1 - 1e-9
+    )
     assert json.loads(path.read_text(), parse_constant=pytest.fail)["high"] is None

@@ -50,11 +50,19 @@ def test_without_a_connection_the_digits_serve_with_a_note(network):
     first = data.load_images("mnist", 100)
     again = data.load_images("mnist", 200, train=False)
     assert [call.kwargs["timeout"] for call in network.call_args_list] == [3]  # one probe, no retry
-    assert "MNIST was not at hand" in first.note and "8 × 8 digits" in first.note and again.note == first.note
+    assert (
+        "MNIST was not at hand" in first.note
+        and "8 × 8 digits" in first.note
+        and again.note == first.note
+    )
     assert first.source == "scikit-learn digits" and first.side == 8
     assert first.pixels.shape == (100, 64) and again.pixels.shape == (200, 64)
     fashion = data.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
-    assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64) and network.call_count == 2
+    assert (
+        "Fashion-MNIST" in fashion.note
+        and fashion.pixels.shape == (1797, 64)
+        and network.call_count == 2
+    )
 
 
 def test_the_digits_are_scikit_learns(network):
@@ -71,14 +79,26 @@ def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):
     """As in Fig. 3: 2,000 of the training set, 500 of the test set. Of the digits every fourth is held out."""
     digits, held_out = data.train_and_held_out("digits")
     assert (len(digits.pixels), len(held_out.labels)) == (1347, 450)
-    monkeypatch.setattr(data, "load_images", lambda name, num_rows, train=True: data.Images(
-        torch.full((num_rows, 784), float(train)), torch.zeros(num_rows), 28, name))
-    for found, number, train in zip(data.train_and_held_out("mnist"), (2000, 500), (1, 0), strict=True):
+    monkeypatch.setattr(
+        data,
+        "load_images",
+        lambda name, num_rows, train=True: data.Images(
+            torch.full((num_rows, 784), float(train)), torch.zeros(num_rows), 28, name
+        ),
+    )
+    for found, number, train in zip(
+        data.train_and_held_out("mnist"), (2000, 500), (1, 0), strict=True
+    ):
         assert found.pixels.shape == (number, 784) and (found.pixels == train).all()
 
 
-@pytest.mark.parametrize(("name", "folder", "train", "source"), [
-    ("mnist", "MNIST", True, "MNIST"), ("fashion-mnist", "FashionMNIST", False, "Fashion-MNIST, test images")])
+@pytest.mark.parametrize(
+    ("name", "folder", "train", "source"),
+    [
+        ("mnist", "MNIST", True, "MNIST"),
+        ("fashion-mnist", "FashionMNIST", False, "Fashion-MNIST, test images"),
+    ],
+)
 def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, monkeypatch, network):
     write_idx(tmp_path, folder)
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
@@ -89,12 +109,25 @@ def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, mon
     assert images.source == source and images.note == "" and not network.called
 
 
-@pytest.mark.parametrize(("part", "damage", "message"), [
-    ("train-images-idx3", lambda path: path.write_bytes(path.read_bytes()[:1000]), "cannot be read"),
-    ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
-    ("t10k-labels-idx1", lambda path: path.unlink(), "MPTLML_DATA.* holds no MNIST: expected four idx files in"),
-])
-def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp_path, monkeypatch, network):
+@pytest.mark.parametrize(
+    ("part", "damage", "message"),
+    [
+        (
+            "train-images-idx3",
+            lambda path: path.write_bytes(path.read_bytes()[:1000]),
+            "cannot be read",
+        ),
+        ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
+        (
+            "t10k-labels-idx1",
+            lambda path: path.unlink(),
+            "MPTLML_DATA.* holds no MNIST: expected four idx files in",
+        ),
+    ],
+)
+def test_a_named_folder_without_good_data_is_an_error(
+    part, damage, message, tmp_path, monkeypatch, network
+):
     """Never a silent substitute: who names a folder wants its data."""
     raw = write_idx(tmp_path)
     damage(raw / f"{part}-ubyte")
@@ -106,6 +139,7 @@ def test_a_named_folder_without_good_data_is_an_error(part, damage, message, tmp
 
 def test_one_download_at_a_time_and_the_others_wait_for_it(monkeypatch, tmp_path):
     """Nor does what a killed one has left stop the next."""
+
     def download(address, target):
         downloads.append(target.name)
         time.sleep(0.1)
@@ -122,5 +156,10 @@ def test_one_download_at_a_time_and_the_others_wait_for_it(monkeypatch, tmp_path
     (raw / "t10k-labels-idx1-ubyte").unlink()
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(lambda _: data.load_images("mnist", 4), range(3)))
-    assert sorted(downloads) == sorted(files) and {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
-    assert all(images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found)
+    assert sorted(downloads) == sorted(files) and {path.name for path in raw.parent.iterdir()} <= {
+        "raw",
+        "lock",
+    }
+    assert all(
+        images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels) for images in found
+    )

@@ -46,7 +46,9 @@ class Grid:
 
     def conditional_log_prob(self, x, observed):
         """Each masked token's as a difference of two marginals."""
-        joint = [self.log_prob(x, observed | token) for token in torch.eye(x.shape[-1], dtype=torch.bool)]
+        joint = [
+            self.log_prob(x, observed | token) for token in torch.eye(x.shape[-1], dtype=torch.bool)
+        ]
         return torch.stack(joint, -1) - self.log_prob(x, observed)[..., None]
 
 
@@ -58,8 +60,11 @@ def test_importance_sampling_matches_dense_quadrature(proposal, generator):
     model = Importance(vae, generator, 40_000, proposal)
     tolerance = dict(rtol=0, atol=0.05)
     torch.testing.assert_close(model.log_prob(x), truth.log_prob(x), **tolerance)
-    torch.testing.assert_close(model.conditional_log_prob(x, observed), truth.conditional_log_prob(x, observed),
-                               **tolerance)
+    torch.testing.assert_close(
+        model.conditional_log_prob(x, observed),
+        truth.conditional_log_prob(x, observed),
+        **tolerance,
+    )
 
 
 def test_annealing_matches_dense_quadrature_where_the_posterior_has_two_peaks(generator):
@@ -75,21 +80,34 @@ def test_condensed_tokens_have_the_same_likelihood(generator):
     x = rows_and_masks(generator, vae)[0]
     small, y, rest = vae.condensed(x)
     assert small.num_tokens == 16 and y.shape == (8, 16)
-    z, every = torch.randn(8, 2, generator=generator, dtype=torch.float64), torch.ones_like(x, dtype=torch.bool)
-    torch.testing.assert_close(small.token_log_prob(y, z).sum(-1) + rest, vae.token_log_prob(x, z).sum(-1),
-                               rtol=0, atol=1e-9)
+    z, every = (
+        torch.randn(8, 2, generator=generator, dtype=torch.float64),
+        torch.ones_like(x, dtype=torch.bool),
+    )
+    torch.testing.assert_close(
+        small.token_log_prob(y, z).sum(-1) + rest,
+        vae.token_log_prob(x, z).sum(-1),
+        rtol=0,
+        atol=1e-9,
+    )
     weight = vae.decoder[-1].weight.requires_grad_()  # with gradients nothing is condensed
     one, same = (Importance(vae, seeded(), 2000).log_prob(x, *seen) for seen in ((), (every,)))
-    torch.testing.assert_close(*(torch.autograd.grad(answer.sum(), weight)[0] for answer in (one, same)))
+    torch.testing.assert_close(
+        *(torch.autograd.grad(answer.sum(), weight)[0] for answer in (one, same))
+    )
     holed = Importance(vae, seeded(), 2000).log_prob(x.where(x > 0, math.nan), x > 0)
     assert torch.autograd.grad(holed.sum(), weight)[0].isfinite().all()
     with torch.no_grad():
-        torch.testing.assert_close(Importance(vae, seeded(), 2000).log_prob(x), same, rtol=0, atol=0.05)
+        torch.testing.assert_close(
+            Importance(vae, seeded(), 2000).log_prob(x), same, rtol=0, atol=0.05
+        )
 
 
 def test_students_t_is_that_of_its_density(generator):
     root = torch.tensor([[1.5, 0], [-0.7, 0.4]], dtype=torch.float64)
-    z, log_density = importance.StudentT(torch.ones(1, 2).double(), root[None]).draw(20_000, generator)
+    z, log_density = importance.StudentT(torch.ones(1, 2).double(), root[None]).draw(
+        20_000, generator
+    )
     truth = stats.multivariate_t([1, 1], root @ root.T, importance.TAILS)
     assert log_density[:, 0].numpy() == pytest.approx(truth.logpdf(z[:, 0]), abs=1e-9)
     far = torch.linalg.solve(root, (z[:, 0] - 1).T).square().sum(0) / 2
@@ -109,7 +127,9 @@ def test_slopes_are_the_decoders_derivative(generator):
     vae = network(num_latents=3)
     z = torch.randn(4, 3, generator=generator, dtype=torch.float64)
     for row, slope in zip(z, vae.slopes(z), strict=True):
-        torch.testing.assert_close(slope, torch.autograd.functional.jacobian(vae.decoder, row), rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            slope, torch.autograd.functional.jacobian(vae.decoder, row), rtol=0, atol=1e-12
+        )
 
 
 def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator):
@@ -120,7 +140,9 @@ def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator)
         height = partial(vae.height, row, seen)
         assert torch.autograd.functional.jacobian(height, place).abs().max() < 1e-9
         hessian = torch.autograd.functional.hessian(height, place)
-        torch.testing.assert_close(root @ root.T @ hessian, -torch.eye(2).double(), rtol=0, atol=1e-9)
+        torch.testing.assert_close(
+            root @ root.T @ hessian, -torch.eye(2).double(), rtol=0, atol=1e-9
+        )
 
 
 def test_gradients_flow_through_the_last_pass_only(generator):
@@ -130,10 +152,15 @@ def test_gradients_flow_through_the_last_pass_only(generator):
         guess = torch.where(observed, x, 0.3)
         for _ in range(3):  # encode and decode, written out
             guess = torch.where(observed, x, vae.decoder(vae.encode(guess)[0]))
-    answers = (vae.token_log_prob(x, vae.encode(guess)[0])[~observed],
-               Recursive(vae, seeded(), 4, sample=False, fill=0.3).conditional_log_prob(x, observed))
+    answers = (
+        vae.token_log_prob(x, vae.encode(guess)[0])[~observed],
+        Recursive(vae, seeded(), 4, sample=False, fill=0.3).conditional_log_prob(x, observed),
+    )
     torch.testing.assert_close(answers[1][~observed], answers[0])
-    slopes = (torch.autograd.grad(answer.sum(), list(vae.parameters()), allow_unused=True) for answer in answers)
+    slopes = (
+        torch.autograd.grad(answer.sum(), list(vae.parameters()), allow_unused=True)
+        for answer in answers
+    )
     for expected, found in zip(*slopes, strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -142,34 +169,59 @@ def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
     """x and y are z + noise: with the exact encoder z_T has the moments of p(z | x)."""
     vae = network(num_tokens=2, num_latents=1, num_hidden=0)
     variance = math.exp(-2.0)
-    for parameter, value in ((vae.decoder[0].weight, 1.0), (vae.decoder[0].bias, 0.0), (vae.encoder[0].bias, 0.0)):
+    for parameter, value in (
+        (vae.decoder[0].weight, 1.0),
+        (vae.decoder[0].bias, 0.0),
+        (vae.encoder[0].bias, 0.0),
+    ):
         parameter.fill_(value)
-    exact = variance / (2 + variance)  # the variance of z given both tokens, and the square of its deviation
+    exact = variance / (
+        2 + variance
+    )  # the variance of z given both tokens, and the square of its deviation
     vae.encoder[0].weight.copy_(torch.tensor([[1, 1], [0, 0]]).double() / (2 + variance))
     vae.encoder[0].bias[1] = math.log(math.expm1(math.sqrt(exact) - 1e-4))
     x, observed = torch.tensor([1.0, 0.0]).double().expand(20_000, 2), torch.tensor([True, False])
     z = Recursive(vae, generator, 60, redraw=True).latent(x, observed)
     assert z.mean().item() == pytest.approx(1 / (1 + variance), abs=0.02)
     assert z.var().item() == pytest.approx(variance / (1 + variance), abs=0.01)
-    truth = PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()  # to which the bound is then tight
+    truth = (
+        PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()
+    )  # to which the bound is then tight
     assert vae.elbo(x, generator=generator).mean().item() == pytest.approx(truth, abs=0.03)
 
 
-@pytest.mark.parametrize(("together", "apart", "num_draws"), [
-    (partial(Importance, num_samples=10, proposal="encoder"),
-     partial(Importance, num_samples=10, proposal="encoder", own_encoder=True), 10),
-    (Recursive, EncoderApart, 3)])
-def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(together, apart, num_draws, generator):
+@pytest.mark.parametrize(
+    ("together", "apart", "num_draws"),
+    [
+        (
+            partial(Importance, num_samples=10, proposal="encoder"),
+            partial(Importance, num_samples=10, proposal="encoder", own_encoder=True),
+            10,
+        ),
+        (Recursive, EncoderApart, 3),
+    ],
+)
+def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(
+    together, apart, num_draws, generator
+):
     vae = network().requires_grad_()
     x, observed = rows_and_masks(generator, vae, 400)
-    answers = [model(vae, seeded()).conditional_log_prob(x, observed) for model in (together, apart)]
+    answers = [
+        model(vae, seeded()).conditional_log_prob(x, observed) for model in (together, apart)
+    ]
     assert torch.equal(*answers)
     used = seeded()
-    torch.randn(num_draws, 400, 1, generator=used, dtype=torch.float64)  # as many as the answers took
+    torch.randn(
+        num_draws, 400, 1, generator=used, dtype=torch.float64
+    )  # as many as the answers took
     bound = Importance(vae, used).visible_elbo(x, observed)
     each = (~observed).sum(-1) * bound  # each hidden token brings it along
-    slopes = [torch.autograd.grad(answer.sum(), list(vae.parameters()), allow_unused=True, retain_graph=True)
-              for answer in (*answers, each)]
+    slopes = [
+        torch.autograd.grad(
+            answer.sum(), list(vae.parameters()), allow_unused=True, retain_graph=True
+        )
+        for answer in (*answers, each)
+    ]
     for (name, _), joint, own, bounds in zip(vae.named_parameters(), *slopes, strict=True):
         torch.testing.assert_close(own, bounds if name.startswith("encoder") else joint)
     bound = bound + 0.5 - (vae.log_noise + 0.5 * math.log(2 * math.pi)) * observed.sum(-1)

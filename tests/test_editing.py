@@ -19,8 +19,12 @@ import pytest
 from conftest import ROOT
 
 NAME = "04_convergence"
-TOLD = re.search(r"^\.venv/bin/jupyter lab (\S+)$", (ROOT / "book" / "howto.md").read_text(), re.MULTILINE)[1]
-PATIENCE = 600  # seconds in which a server starts or answers, which takes five when the machine is quiet
+TOLD = re.search(
+    r"^\.venv/bin/jupyter lab (\S+)$", (ROOT / "book" / "howto.md").read_text(), re.MULTILINE
+)[1]
+PATIENCE = (
+    600  # seconds in which a server starts or answers, which takes five when the machine is quiet
+)
 EDIT = "my_number = 41 + 1"
 
 
@@ -36,7 +40,9 @@ def book(tmp_path):
     for name in ("Makefile", "jupytext.toml"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, root)
-    shutil.copytree(ROOT / "book" / "_ext", root / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "book" / "_ext", root / "book" / "_ext", ignore=shutil.ignore_patterns("__pycache__")
+    )
     (root / ".gitignore").write_text("_build\n.venv\n__pycache__\n")
     git(root, "init", "--quiet")
     git(root, "add", ".")
@@ -45,20 +51,30 @@ def book(tmp_path):
 
 
 def git(root, *words):
-    return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["git", *words], cwd=root, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def pairs(root):
     """What `make pairs` says, and its status."""
     (root / ".venv").exists() or (root / ".venv").symlink_to(sys.prefix)
-    words = ["make", "--no-print-directory", "--old-file=.venv/.ready", "--old-file=python", "pairs"]
+    words = [
+        "make",
+        "--no-print-directory",
+        "--old-file=.venv/.ready",
+        "--old-file=python",
+        "pairs",
+    ]
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def both(root):
     """The two files of the chapter: the text, then its twin."""
-    return [(root / "notebooks" / NAME).with_suffix(suffix).read_text() for suffix in (".md", ".ipynb")]
+    return [
+        (root / "notebooks" / NAME).with_suffix(suffix).read_text() for suffix in (".md", ".ipynb")
+    ]
 
 
 def answers(port):
@@ -73,9 +89,19 @@ def served(root, *words):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     home = {"HOME": str(root.parent / "home"), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "jupyter", "server", *words, "--no-browser", "--allow-root",
-               "--ip=127.0.0.1", f"--port={port}",
-               "--ServerApp.port_retries=0", "--IdentityProvider.token=known"]
+    command = [
+        sys.executable,
+        "-m",
+        "jupyter",
+        "server",
+        *words,
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=known",
+    ]
     log = root.parent / "log"
     with log.open("w") as file:
         running = psutil.Popen(command, cwd=root, env=home, stdout=file, stderr=file)
@@ -86,10 +112,15 @@ def served(root, *words):
             time.sleep(0.2)
 
         def ask(path, content=None):
-            body = content and json.dumps({"type": "notebook", "format": "json", "content": content}).encode()
+            body = (
+                content
+                and json.dumps({"type": "notebook", "format": "json", "content": content}).encode()
+            )
             address = f"http://127.0.0.1:{port}/api/contents/{path}"
             headers = {"Content-Type": "application/json", "Authorization": "token known"}
-            request = urllib.request.Request(address, body, headers, method="PUT" if body else "GET")
+            request = urllib.request.Request(
+                address, body, headers, method="PUT" if body else "GET"
+            )
             try:
                 with urllib.request.urlopen(request, timeout=PATIENCE / 10) as answer:
                     return json.load(answer)["content"]
@@ -112,7 +143,10 @@ def test_an_edit_reaches_both_files_and_a_save_without_one_changes_neither(book,
     before = both(book)
     with served(book, *words) as ask:
         content = ask(f"{folder}{NAME}{suffix}")
-        content["metadata"]["language_info"] = {"name": "python", "version": "3.11.7"}  # as Lab does
+        content["metadata"]["language_info"] = {
+            "name": "python",
+            "version": "3.11.7",
+        }  # as Lab does
         ask(f"{folder}{NAME}{suffix}", content)
         assert both(book) == before
         assert pairs(book) == (0, "") and both(book) == before
@@ -167,4 +201,5 @@ def test_a_twin_with_the_marks_of_a_merge_is_written_again(book):
 def test_the_twin_is_what_jupytext_would_write(book):
     text, twin = both(book)
     assert [cell.source for cell in jupytext.reads(text, "md:myst").cells] == [
-        cell.source for cell in nbformat.reads(twin, as_version=4).cells]
+        cell.source for cell in nbformat.reads(twin, as_version=4).cells
+    ]

@@ -17,7 +17,9 @@ def test_coins_are_the_integral_over_the_coin():
     model = study.Coins(2.0, 3.0, num_tokens=5)
     for heads in range(6):
         x = (torch.arange(5) < heads).double()[None]
-        value, _ = integrate.quad(lambda p, k=heads: stats.beta(2, 3).pdf(p) * p**k * (1 - p) ** (5 - k), 0, 1)
+        value, _ = integrate.quad(
+            lambda p, k=heads: stats.beta(2, 3).pdf(p) * p**k * (1 - p) ** (5 - k), 0, 1
+        )
         assert model.log_prob(x).item() == pytest.approx(math.log(value), abs=1e-9)
         assert exact_curve(model, x).area().mean == pytest.approx(math.log(value), abs=1e-9)
 
@@ -44,7 +46,9 @@ def test_a_regression_is_the_integral_over_its_coefficients(generator):
         return prior * np.exp(special.log_expit(margin).sum())
 
     for row, found in zip(x.numpy(), study.regression(1).log_prob(x), strict=True):
-        value, _ = integrate.dblquad(integrand, -12, 12, -12, 12, args=(row,), epsabs=1e-12, epsrel=1e-3)
+        value, _ = integrate.dblquad(
+            integrand, -12, 12, -12, 12, args=(row,), epsabs=1e-12, epsrel=1e-3
+        )
         assert found.item() == pytest.approx(math.log(value), abs=0.02)
 
 
@@ -70,7 +74,9 @@ def test_the_exact_table_has_the_evidence_as_area():
     chance = study.coins_by_count(model)
     for heads in (0, 7, 24):
         x = (torch.arange(24) < heads).double()
-        assert study.curve_of_count(chance, heads).sum() == pytest.approx(model.log_prob(x).item(), abs=1e-9)
+        assert study.curve_of_count(chance, heads).sum() == pytest.approx(
+            model.log_prob(x).item(), abs=1e-9
+        )
 
 
 def test_counts_of_heads_have_probability_one_together():
@@ -83,14 +89,18 @@ def test_counts_of_heads_have_probability_one_together():
 def test_leave_one_out_is_the_left_end(generator):
     model = study.Coins(2.0, 3.0, num_tokens=5)
     x = model.sample(4, generator=generator)
-    one = torch.stack([model.log_prob(x) - model.log_prob(x, torch.arange(5) != j) for j in range(5)])
+    one = torch.stack(
+        [model.log_prob(x) - model.log_prob(x, torch.arange(5) != j) for j in range(5)]
+    )
     assert study.leave_one_out(model, x).tolist() == pytest.approx(one.sum(0).tolist(), abs=1e-12)
 
 
 def test_the_information_criterion_is_that_of_the_best_fit():
     x = (torch.arange(24) < 18).double()[None]
     found = study.information_criterion(0, x).item()
-    assert found == pytest.approx(18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2, abs=1e-3)
+    assert found == pytest.approx(
+        18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2, abs=1e-3
+    )
 
 
 def test_a_network_that_is_told_reads_what_it_is_told(generator):
@@ -106,7 +116,11 @@ def test_a_network_that_is_told_reads_what_it_is_told(generator):
 
 def test_a_short_training_comes_nearer_to_the_evidence():
     model = study.Coins(20.0, 20.0)
-    few, many = (study.train(model, seed=1, num_steps=steps, distance="none")[0] for steps in (1, 60))
+    few, many = (
+        study.train(model, seed=1, num_steps=steps, distance="none")[0] for steps in (1, 60)
+    )
     exact = model.log_prob((torch.arange(24) < 12).double()).item()
-    error = [abs(study.curve_of_count(study.by_count(net), 12).sum() - exact) for net in (few, many)]
+    error = [
+        abs(study.curve_of_count(study.by_count(net), 12).sum() - exact) for net in (few, many)
+    ]
     assert error[1] < error[0]

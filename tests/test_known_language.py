@@ -33,7 +33,9 @@ def averages_to_55(values):
     return abs(values.mean() + 55) < 4 * values.std() / math.sqrt(len(values))
 
 
-@pytest.mark.parametrize("num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)])
+@pytest.mark.parametrize(
+    "num_rows, together, times", [(20, 1, 2), (10, 1, 1), (5, 2, 1), (2, 5, 1)]
+)
 def test_stratified_sizes_are_spread_evenly(num_rows, together, times, generator):
     """Each stratum of `together` sizes is met `times` times; over many draws each row meets every size."""
     draw = partial(objectives.stratified_size, generator=generator)
@@ -50,12 +52,16 @@ def test_weighted_sizes_are_drawn_by_their_weights_and_estimate_the_area(generat
     assert averages_to_55(values)
     met, expected = torch.bincount(sizes.flatten() - 1, minlength=10), torch.arange(1, 11) ** -0.5
     expected = expected / expected.sum() * met.sum()
-    assert ((met - expected).square() / expected).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000
+    assert (
+        (met - expected).square() / expected
+    ).sum() < 33.7  # chi-squared, 9 degrees: 1 in 10,000
 
 
 def test_more_are_hidden_than_scored(generator):
     """All rows hide 7 of 10 tokens; the mean over the 3 scored ones is that over all tokens, times D: -55."""
-    values, sizes = values_of(partial(study.hide_more, hidden=7, scored=3, generator=generator), ten_tokens())
+    values, sizes = values_of(
+        partial(study.hide_more, hidden=7, scored=3, generator=generator), ten_tokens()
+    )
     assert (sizes == 7).all() and averages_to_55(values)
     # three tokens of ten without replacement: 10 times a mean with variance 8.25 / 3 * 7 / 9, over 20 rows
     assert values.std() == pytest.approx(10 * math.sqrt(8.25 / 3 * 7 / 9 / 20), rel=0.2)
@@ -64,7 +70,9 @@ def test_more_are_hidden_than_scored(generator):
 @pytest.mark.parametrize("scheme", study.OBJECTIVES)
 def test_every_scheme_trains_and_the_seed_decides(scheme):
     options = dict(num_steps=12, width=8, num_layers=1)
-    (net, history), (again, _), (other, _) = (study.pretrain(scheme, seed=seed, **options) for seed in (3, 3, 4))
+    (net, history), (again, _), (other, _) = (
+        study.pretrain(scheme, seed=seed, **options) for seed in (3, 3, 4)
+    )
     assert torch.equal(net.readout.weight, again.readout.weight)
     assert not torch.equal(net.readout.weight, other.readout.weight)
     assert len(history.objective) == 12
@@ -73,10 +81,13 @@ def test_every_scheme_trains_and_the_seed_decides(scheme):
 
 def reader(truth):
     """The language as known to one who reads from the left and stops at the first hidden word."""
+
     def ahead(observed):
         return observed.long().cumprod(-1).bool()
 
-    model = Says(truth.num_tokens, lambda x, observed: truth.conditional_log_prob(x, ahead(observed)))
+    model = Says(
+        truth.num_tokens, lambda x, observed: truth.conditional_log_prob(x, ahead(observed))
+    )
     model.vocabulary_log_prob = lambda x, observed: truth.vocabulary_log_prob(x, ahead(observed))
     model.vocab_size = truth.vocab_size
     return model
@@ -89,16 +100,23 @@ def test_readings_tell_who_knows_the_language_and_who_reads_from_left_to_right()
     found = study.read_network(reader(truth), "uniform sizes", **options)
     assert abs(found["left to right"]) < 1e-9 and abs(found["best order"]) < 1e-9
     assert found["gap"] < -1 and found["15%"] < -1 and found["spread"] > 0.1
-    assert found["gap"] == pytest.approx(sum(found["curve"])) and 0 < found["mixture"] < found["spread"] * 4
+    assert (
+        found["gap"] == pytest.approx(sum(found["curve"]))
+        and 0 < found["mixture"] < found["spread"] * 4
+    )
     assert found == study.read_network(reader(truth), "uniform sizes", **options)
-    assert "mixture" not in study.read_network(reader(truth), "fixed 15%", **options | dict(num_orders=0))
+    assert "mixture" not in study.read_network(
+        reader(truth), "fixed 15%", **options | dict(num_orders=0)
+    )
 
 
 def test_a_network_is_carried_on_in_a_copy():
     net, _ = study.pretrain("fixed 15%", seed=3, num_steps=2, width=8, num_layers=1)
     before, options = net.readout.weight.clone(), dict(seed=3, num_steps=12, learning_rate=1e-2)
-    after, stayed = (study.carry_on(net, scheme, **options).readout.weight
-                     for scheme in ("uniform sizes", "fixed 15%"))
+    after, stayed = (
+        study.carry_on(net, scheme, **options).readout.weight
+        for scheme in ("uniform sizes", "fixed 15%")
+    )
     assert torch.equal(net.readout.weight, before)
     assert not torch.equal(after, before) and not torch.equal(stayed, after)
 
@@ -115,6 +133,7 @@ def test_a_kept_network_comes_back(tmp_path, monkeypatch):
 
 def test_half_of_the_chosen_tokens_show_another_word_and_none_is_hidden(generator):
     """A model that says 1 / 2 for the word that it sees and 1 / 4 for the others: D times the mean by hand."""
+
     class Echo:
         num_tokens, vocab_size = 10, 3
 
@@ -129,7 +148,9 @@ def test_half_of_the_chosen_tokens_show_another_word_and_none_is_hidden(generato
     assert seen.dtype == x.dtype and (seen != 0).sum(-1).max() == 4
     same = 1 - (seen != 0).double().mean() * 10 / 4  # of the chosen tokens
     assert same == pytest.approx(0.5 + 0.5 / 3, abs=0.01)
-    assert values.mean() == pytest.approx(10 * (same * math.log(1 / 2) + (1 - same) * math.log(1 / 4)))
+    assert values.mean() == pytest.approx(
+        10 * (same * math.log(1 / 2) + (1 - same) * math.log(1 / 4))
+    )
 
 
 def test_smoothed_labels_spread_a_tenth_over_all_words(generator):
@@ -148,7 +169,9 @@ def test_smoothed_labels_spread_a_tenth_over_all_words(generator):
 def test_the_exact_model_gets_at_the_right_end_what_it_expects():
     truth = study.language(8)
     found = study.read_right_end(truth, seed=1, num_rows=4000)
-    assert found["gets"] == pytest.approx(found["exact"]) == pytest.approx(found["expects"], abs=0.02)
+    assert (
+        found["gets"] == pytest.approx(found["exact"]) == pytest.approx(found["expects"], abs=0.02)
+    )
     truth.emission = truth.emission.roll(1, 1)  # sure of the wrong words
     worse = study.read_right_end(truth, seed=1, num_rows=4000)
     assert worse["gets"] < found["gets"] - 0.1 and worse["exact"] == found["exact"]

@@ -18,9 +18,12 @@ from mptlml_book.studies import linear_vae as study
 @pytest.fixture(scope="module", autouse=True)
 def digits():
     """Every fourth of the digits, 337 to train on and 113 held out; BinaryImages finds no others."""
+
     def few(name):
         *parts, images = train_and_held_out(name)
-        return *(replace(part, pixels=part.pixels[::4], labels=part.labels[::4]) for part in parts), images
+        return *(
+            replace(part, pixels=part.pixels[::4], labels=part.labels[::4]) for part in parts
+        ), images
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "train_and_held_out", few)
@@ -56,18 +59,29 @@ def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, w
     used, x = LinearVAE(*weights, disc_rule(0.4, 4.0)), digits.rows[:6]
     observed = study.random_masks(64, [1, 9, 64], generator=torch.Generator().manual_seed(5))
     found = study.masked_objective(used, x.unflatten(0, (3, 2)), digits, observed)
-    whole, rows = digits.model(*weights, disc_rule(0.4, 4.0)), digits.train[:6].double().unflatten(0, (3, 2))
-    expected = [mean_score(whole, part, mask[None])[0] for part, mask in zip(rows, observed, strict=True)]
+    whole, rows = (
+        digits.model(*weights, disc_rule(0.4, 4.0)),
+        digits.train[:6].double().unflatten(0, (3, 2)),
+    )
+    expected = [
+        mean_score(whole, part, mask[None])[0] for part, mask in zip(rows, observed, strict=True)
+    ]
     assert found.item() == pytest.approx(64 * torch.stack(expected).mean().item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("objective", study.OBJECTIVES)
 def test_every_objective_climbs_and_can_be_left_early(digits, objective):
-    before = digits.model(*(p.detach() for p in study.initial_parameters(
-        digits.rows, 2, generator=torch.Generator().manual_seed(1))))
+    before = digits.model(
+        *(
+            p.detach()
+            for p in study.initial_parameters(
+                digits.rows, 2, generator=torch.Generator().manual_seed(1)
+            )
+        )
+    )
     run = study.train(objective, digits, seed=1, passes=10, track={"bias": lambda w, b: b.sum()})
     short = study.train(objective, digits, seed=1, passes=10, stop=2)
-    assert short.history.objective == run.history.objective[:len(short.history.objective)]
+    assert short.history.objective == run.history.objective[: len(short.history.objective)]
     assert (run.encoder is not None) == (objective == "elbo") and not run.weight.requires_grad
     assert run.history.at == [0, len(run.history.objective) // 2, len(run.history.objective)]
     score = study.mean_lml(digits, digits.model(run.weight, run.bias))
@@ -76,7 +90,10 @@ def test_every_objective_climbs_and_can_be_left_early(digits, objective):
     assert abs(study.mean_lml(digits, digits.model(onward.weight, onward.bias)) - score).max() < 1
     heavier = copy.copy(digits)  # objectives of whole rows count the pixels that are never white
     heavier.constant -= 100
-    change = short.history.objective[0] - study.train(objective, heavier, seed=1, passes=1).history.objective[0]
+    change = (
+        short.history.objective[0]
+        - study.train(objective, heavier, seed=1, passes=1).history.objective[0]
+    )
     assert change == pytest.approx(100 if objective in ("exact", "elbo") else 0, abs=1e-4)
 
 
@@ -85,7 +102,9 @@ def test_training_elsewhere_gives_the_same_weights(digits, elsewhere):
     runs = []
     with elsewhere:
         for device in ("cpu", elsewhere.DEVICE):
-            run = study.train("uniform", digits, seed=1, passes=1, device=device, track={"W": lambda w, b: 2 * w})
+            run = study.train(
+                "uniform", digits, seed=1, passes=1, device=device, track={"W": lambda w, b: 2 * w}
+            )
             assert run.weight.device == run.history.tracked["W"][0].device == torch.device("cpu")
             runs.append(run)
     assert torch.equal(runs[0].weight, runs[1].weight)
@@ -116,8 +135,13 @@ def test_the_best_diagonal_posterior_is_that_of_a_search(digits, weights):
     found = study.best_diagonal_elbo(model, digits.train[:60].double())
     assert (found < model.log_prob(digits.train[:60].double())).all()
     for row, value in zip(digits.train[:2].double(), found, strict=False):
-        best = minimize(minus_elbo, [0.0, 0.0, -1.0, -1.0], (row, model, rule), "Nelder-Mead",
-                        options=dict(fatol=1e-9, maxiter=2000))
+        best = minimize(
+            minus_elbo,
+            [0.0, 0.0, -1.0, -1.0],
+            (row, model, rule),
+            "Nelder-Mead",
+            options=dict(fatol=1e-9, maxiter=2000),
+        )
         assert value.item() == pytest.approx(-best.fun, abs=1e-5)
 
 
@@ -125,8 +149,13 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
     """D S(x; 10) by common masks, against masks of its own for the model of all pixels."""
     found, again, other = (study.score_at_15(digits, *weights, seed=seed) for seed in (3, 3, 4))
     assert found == again != other
-    curve = score_curve(digits.model(*weights, disc_rule(0.3)), digits.train[:320].double(), sizes=[10], num_masks=50,
-                        generator=torch.Generator().manual_seed(0))
+    curve = score_curve(
+        digits.model(*weights, disc_rule(0.3)),
+        digits.train[:320].double(),
+        sizes=[10],
+        num_masks=50,
+        generator=torch.Generator().manual_seed(0),
+    )
     assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
 
 
@@ -134,13 +163,17 @@ def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
 def test_the_scripts_objectives_are_what_their_names_say(digits, objective, monkeypatch):
     """Held against sums over the sixteen nodes with torch's distributions; the first 9 of 64 pixels are hidden."""
     told = {}
-    monkeypatch.setattr(study, "fit", lambda value, parameters, **_: told.update(value=value, parameters=parameters))
+    monkeypatch.setattr(
+        study, "fit", lambda value, parameters, **_: told.update(value=value, parameters=parameters)
+    )
     study.train_as_scripts(objective, digits, seed=4)
     monkeypatch.setattr(study, "randperm", lambda size, *_: torch.arange(size))
     monkeypatch.setattr(study, "randn", lambda shape, *_: torch.full(shape, 0.5))
     weight, bias, *encoder = told["parameters"]
     rule, x = study.scripts_rule(), digits.train
-    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(x[:, None])  # [N, 16, 64]
+    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(
+        x[:, None]
+    )  # [N, 16, 64]
     prior, hidden, visible = rule.log_weights.float(), each[..., :9], each[..., 9:].sum(-1)
     if objective == "exact":
         expected = (prior + each.sum(-1)).logsumexp(-1)

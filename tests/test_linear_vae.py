@@ -16,8 +16,11 @@ from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
 
 def small(num_tokens=5, num_latents=1, rule=None):
     draw = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return LinearVAE(2 * torch.randn(num_tokens, num_latents, **draw), torch.randn(num_tokens, **draw),
-                     rule or disc_rule(0.05, 8.0, num_latents))
+    return LinearVAE(
+        2 * torch.randn(num_tokens, num_latents, **draw),
+        torch.randn(num_tokens, **draw),
+        rule or disc_rule(0.05, 8.0, num_latents),
+    )
 
 
 def complete_log_likelihood(z, flat):
@@ -32,7 +35,9 @@ def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(ge
     model = small(num_tokens=3, num_latents=2, rule=disc_rule(0.1, 6.0))
     z = torch.randn(40_000, 2, generator=generator, dtype=torch.float64)
     flat = torch.cat([model.weight, model.bias[:, None]], 1).flatten()
-    hessian = -torch.autograd.functional.hessian(partial(complete_log_likelihood, z), flat).view(3, 3, 3, 3)
+    hessian = -torch.autograd.functional.hessian(partial(complete_log_likelihood, z), flat).view(
+        3, 3, 3, 3
+    )
     blocks = torch.stack([hessian[j, :, j] for j in range(3)])
     torch.testing.assert_close(study.information(model), blocks, rtol=0, atol=0.01)
 
@@ -40,11 +45,23 @@ def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(ge
 def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator):
     """With W = 0 it stays 0, and each bias finds the log odds of its pixel in a few steps, rare or not."""
     x = (torch.rand(400, 3, generator=generator) < torch.tensor([0.02, 0.4, 0.9])).double()
-    weight, bias = torch.zeros(3, 2).double().requires_grad_(), x.mean(0).mul(0.8).logit().requires_grad_()
-    fit(lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean(), [weight, bias], num_steps=8,
-        learning_rate=1.0, optimiser=partial(NaturalGradient, damping=0.0))
+    weight, bias = (
+        torch.zeros(3, 2).double().requires_grad_(),
+        x.mean(0).mul(0.8).logit().requires_grad_(),
+    )
+    fit(
+        lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean(),
+        [weight, bias],
+        num_steps=8,
+        learning_rate=1.0,
+        optimiser=partial(NaturalGradient, damping=0.0),
+    )
     torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
-    weight.grad, bias.grad, before = torch.zeros_like(weight), 1e6 * torch.ones_like(bias), bias.detach().clone()
+    weight.grad, bias.grad, before = (
+        torch.zeros_like(weight),
+        1e6 * torch.ones_like(bias),
+        bias.detach().clone(),
+    )
     NaturalGradient([weight, bias], lr=0.1, maximize=True).step()  # no pixel further than 1
     torch.testing.assert_close(bias.detach(), before + 1)
     assert weight.abs().max() < 1e-9
@@ -53,13 +70,17 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
 def test_an_observed_token_of_no_probability_leaves_gradients_of_the_others(generator):
     bias = torch.tensor([-800, 0.3, 0]).double().requires_grad_()
     model = LinearVAE(torch.randn(3, 1, generator=generator).double(), bias, disc_rule(0.5, 4.0, 1))
-    model.conditional_log_prob(torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])).sum().backward()
+    model.conditional_log_prob(
+        torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])
+    ).sum().backward()
     assert bias.grad.isfinite().all() and bias.grad[2] != 0
 
 
 def test_certain_tokens_keep_their_digits():
     """p(x_j = 0) of about e^-40, where 1 - p would be rounded to zero."""
-    model = LinearVAE(torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1))
+    model = LinearVAE(
+        torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1)
+    )
     answer = model.conditional_log_prob(torch.zeros(2).double(), torch.tensor([False, False]))
     torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
 
@@ -74,16 +95,25 @@ def test_rules_integrate_the_moments_of_the_prior(rule):
 
 
 def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
-    centres = torch.stack([disc_rule(0.5, generator=generator).nodes.square().sum(-1).min() for _ in range(20)]).sqrt()
+    centres = torch.stack(
+        [disc_rule(0.5, generator=generator).nodes.square().sum(-1).min() for _ in range(20)]
+    ).sqrt()
     assert centres.max() <= 0.5 / math.sqrt(2) and centres.std() > 0.05
-    for low, high in (disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax() for _ in range(20)):
-        assert -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2  # within the ball, up to a cell from its ends
-    assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(1, abs=1e-12)
+    for low, high in (
+        disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax() for _ in range(20)
+    ):
+        assert (
+            -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2
+        )  # within the ball, up to a cell from its ends
+    assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(
+        1, abs=1e-12
+    )
     assert study.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
 
 
 def test_a_climb_goes_up_or_stays():
     """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and slopes of the wrong sign."""
+
     def height(z):
         return -z.cosh().log().sum(-1)
 
@@ -96,9 +126,15 @@ def test_a_climb_goes_up_or_stays():
     heights = [height(ways(num_steps=n)) for n in range(8)]
     assert all((later >= sooner).all() for sooner, later in itertools.pairwise(heights))
     options = dict(num_steps=9, tolerance=1e-9)
-    assert torch.equal(climb(height, partial(slope_and_precision, sign=-1), start, **options), start)
-    cut = climb(lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, **options)
-    assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])  # it stays where the height is a number
+    assert torch.equal(
+        climb(height, partial(slope_and_precision, sign=-1), start, **options), start
+    )
+    cut = climb(
+        lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, **options
+    )
+    assert (cut[:2] > 0.2).all() and torch.equal(
+        cut[2], start[2]
+    )  # it stays where the height is a number
     assert climb(height, slope_and_precision, start[:0], **options).shape == (0, 1)
 
 
@@ -108,7 +144,13 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch
     x = model.sample(9, generator=generator)
     observed = torch.rand(9, 60, generator=generator) < 0.7
     monkeypatch.setattr(linear_vae, "BLOCK", 7)
-    for rows, masks in ((x, None), (x, observed), (x, observed[0]), (x, observed[:2, None]), (x[0], observed[0])):
+    for rows, masks in (
+        (x, None),
+        (x, observed),
+        (x, observed[0]),
+        (x, observed[:2, None]),
+        (x[0], observed[0]),
+    ):
         found = model.adaptive_log_prob(rows, masks, per_axis=9)
         torch.testing.assert_close(found, model.log_prob(rows, masks), rtol=0, atol=5e-3)
     draws = torch.randn(9, 20_000, 2, generator=generator, dtype=torch.float64)
@@ -120,12 +162,21 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch
 def test_the_mode_is_a_peak_in_single_precision_too(generator):
     """The slope of log p(z | x_R) vanishes there."""
     model = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3))
-    x, observed = model.sample(50, generator=generator), torch.rand(50, 200, generator=generator) < 0.6
-    single, z = LinearVAE(model.weight.float(), model.bias.float(), model.rule), model.mode(x, observed)[0]
+    x, observed = (
+        model.sample(50, generator=generator),
+        torch.rand(50, 200, generator=generator) < 0.6,
+    )
+    single, z = (
+        LinearVAE(model.weight.float(), model.bias.float(), model.rule),
+        model.mode(x, observed)[0],
+    )
     torch.testing.assert_close(single.mode(x.float(), observed)[0].double(), z, rtol=0, atol=1e-4)
     z.requires_grad_()
     logits = z @ model.weight.T + model.bias
-    height = torch.where(observed, x * logits - torch.nn.functional.softplus(logits), 0.0).sum() - z.square().sum() / 2
+    height = (
+        torch.where(observed, x * logits - torch.nn.functional.softplus(logits), 0.0).sum()
+        - z.square().sum() / 2
+    )
     assert torch.autograd.grad(height, z)[0].abs().max() < 1e-5
 
 

@@ -10,7 +10,9 @@ from mptlml_book.studies import many_starts as study
 
 @pytest.fixture(scope="module")
 def started():
-    return study.rows_of(study.SCRIPTED), torch.stack([study.starting_weight(seed, 10, 2) for seed in (4, 44, 444)])
+    return study.rows_of(study.SCRIPTED), torch.stack(
+        [study.starting_weight(seed, 10, 2) for seed in (4, 44, 444)]
+    )
 
 
 def test_the_scores_are_those_of_each_model(started):
@@ -35,15 +37,31 @@ def test_a_start_among_others_ends_as_it_does_alone(started, way):
 
     def objective():
         model = PPCA(alone, rows.noise)
-        return model.mean_log_prob(rows.moment) if masks is None else 10 * mean_score(model, rows.moment, masks).mean()
+        return (
+            model.mean_log_prob(rows.moment)
+            if masks is None
+            else 10 * mean_score(model, rows.moment, masks).mean()
+        )
 
-    fit(objective, [alone], num_steps=20,
-        optimiser=lambda weights, **how: torch.optim.Adam(weights, betas=(0.9, settings.memory), **how))
+    fit(
+        objective,
+        [alone],
+        num_steps=20,
+        optimiser=lambda weights, **how: torch.optim.Adam(
+            weights, betas=(0.9, settings.memory), **how
+        ),
+    )
     torch.testing.assert_close(among, alone.detach())
 
 
-@pytest.mark.parametrize(("way", "sizes"), [("every size, ten masks", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
-                                           ("20%, ten masks", [2] * 10), ("20%, one mask", [2])])
+@pytest.mark.parametrize(
+    ("way", "sizes"),
+    [
+        ("every size, ten masks", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        ("20%, ten masks", [2] * 10),
+        ("20%, one mask", [2]),
+    ],
+)
 def test_an_epoch_has_the_masks_that_its_way_names(way, sizes):
     observed = study.drawn(study.WAYS[way], 3, 10, torch.Generator().manual_seed(0))
     assert (~observed).sum(-1).tolist() == [sizes] * 3 and not torch.equal(observed[0], observed[1])
@@ -52,7 +70,9 @@ def test_an_epoch_has_the_masks_that_its_way_names(way, sizes):
 def test_emptying_the_memory_changes_where_a_run_ends():
     way = study.WAYS["20%, all masks"]
     assert study.WAYS["20%, all masks, memory emptied"] == way._replace(emptied=study.EMPTIED)
-    kept, emptied = (study.train(study.SCRIPTED, way._replace(emptied=when), (4,), 20) for when in ((), (10,)))
+    kept, emptied = (
+        study.train(study.SCRIPTED, way._replace(emptied=when), (4,), 20) for when in ((), (10,))
+    )
     assert not torch.allclose(kept, emptied)
 
 

@@ -18,7 +18,10 @@ D, V, DRAWS = 4, 3, 40_000
 
 def small(num_tokens=D):
     generator = torch.Generator().manual_seed(5)
-    draw = [torch.rand(*shape, generator=generator, dtype=torch.float64) ** 2 for shape in [(2,), (2, 2), (2, V)]]
+    draw = [
+        torch.rand(*shape, generator=generator, dtype=torch.float64) ** 2
+        for shape in [(2,), (2, 2), (2, V)]
+    ]
     return HiddenMarkovModel(*(part / part.sum(-1, keepdim=True) for part in draw), num_tokens)
 
 
@@ -38,7 +41,9 @@ def simulated(name, model, text, generator):
     """DRAWS estimates of the area, 8 passes each, as the public code draws them."""
     u = torch.rand(DRAWS, 8, generator=generator, dtype=torch.float64)
     if "rate" in name:
-        t = study.SMALLEST + (1 - study.SMALLEST) * ((u + torch.arange(8)) / 8 if "spread" in name else u)
+        t = study.SMALLEST + (1 - study.SMALLEST) * (
+            (u + torch.arange(8)) / 8 if "spread" in name else u
+        )
         observed = torch.rand(DRAWS, 8, D, generator=generator, dtype=torch.float64) >= t[..., None]
         return (scores(model, text, observed) / t).mean(-1)
     chances = [0.4, 0.3, 0.2, 0.1] if name == "chosen sizes" else [1 / D] * D
@@ -70,7 +75,9 @@ def test_predicted_noise_is_that_of_simulated_estimators(name, noise):
     bias, variance = (float(np.squeeze(part)) for part in PREDICTED[name](moments))
     error = math.sqrt(variance / DRAWS)
     assert values.mean().item() == pytest.approx(model.log_prob(text).item() + bias, abs=4 * error)
-    assert values.var().item() == pytest.approx(variance, rel=0.2 if "rate" in name else 0.03)  # 1/t has heavy tails
+    assert values.var().item() == pytest.approx(
+        variance, rel=0.2 if "rate" in name else 0.03
+    )  # 1/t has heavy tails
 
 
 def test_lladas_rounding_prefers_even_sizes():
@@ -98,7 +105,9 @@ NUM = 20_000  # rows written
 def alike():
     """Two independent tokens of two words, 0.9 and 0.1: the places are alike, so ties decide."""
     uniform = torch.full((1, 1), 1.0, dtype=torch.float64)
-    return HiddenMarkovModel(uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2)
+    return HiddenMarkovModel(
+        uniform[0], uniform, torch.tensor([[0.9, 0.1]], dtype=torch.float64), 2
+    )
 
 
 def every_row(model):
@@ -136,7 +145,9 @@ def test_a_row_is_written_as_often_as_its_reading_says(steps, generator):
 def test_the_surest_words_are_written_as_often_as_their_probability_says(generator):
     """Of three steps; `test_ties_are_broken_evenly` has the probabilities of two by hand."""
     model = small(3)
-    written, log_q = unmask(model, [1, 1, 1], places="surest word", num_rows=NUM, generator=generator)
+    written, log_q = unmask(
+        model, [1, 1, 1], places="surest word", num_rows=NUM, generator=generator
+    )
     q = log_prob_surest(model, every_row(model), 4000, generator=generator).exp()
     assert q.sum().item() == pytest.approx(1, abs=0.01) and log_q.isnan().all()
     assert (q - model.log_prob(every_row(model)).exp()).abs().max() > 0.05  # it is not the language
@@ -144,7 +155,9 @@ def test_the_surest_words_are_written_as_often_as_their_probability_says(generat
 
 
 def test_ties_are_broken_evenly(alike, generator):
-    q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)  # as in the exercise
+    q = torch.tensor(
+        [0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64
+    )  # as in the exercise
     found = log_prob_surest(alike, every_row(alike), NUM, generator=generator)
     torch.testing.assert_close(found.exp(), q, rtol=0.03, atol=0)
     written, _ = unmask(alike, [1, 1], places="surest word", num_rows=NUM, generator=generator)
@@ -152,7 +165,9 @@ def test_ties_are_broken_evenly(alike, generator):
 
 
 def test_the_likeliest_words_are_one_row(generator):
-    row, log_q = unmask(small(), [1] * D, places="surest word", likeliest=True, num_rows=5, generator=generator)
+    row, log_q = unmask(
+        small(), [1] * D, places="surest word", likeliest=True, num_rows=5, generator=generator
+    )
     assert len(row.unique(dim=0)) == 1
     row, log_q = unmask(small(), [2, 2], likeliest=True, num_rows=5, generator=generator)
     assert (log_q == 0).all()
@@ -160,8 +175,15 @@ def test_the_likeliest_words_are_one_row(generator):
 
 def test_much_noise_hides_which_word_is_surest(alike, generator):
     """Its first of two words then stands anywhere: q comes close to the language's, as in the exercise."""
-    none, some, much = (shares(alike, unmask(alike, [1, 1], places="surest word", noise=noise, num_rows=NUM,
-                                             generator=generator)[0])[0] for noise in (0.0, 8.0, 1e4))
+    none, some, much = (
+        shares(
+            alike,
+            unmask(
+                alike, [1, 1], places="surest word", noise=noise, num_rows=NUM, generator=generator
+            )[0],
+        )[0]
+        for noise in (0.0, 8.0, 1e4)
+    )
     assert abs(much - 0.81) < 0.015 and abs(none - 0.891) < 0.015
     assert much + 0.015 < some < none - 0.015
 
@@ -174,12 +196,18 @@ def test_the_cost_is_the_area_between_curve_and_staircase(steps, cost):
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 7])
 def test_the_best_schedule_is_the_best_of_all(num_tokens):
-    scores = np.random.default_rng(num_tokens).normal(size=num_tokens)  # no curve need fall for that
+    scores = np.random.default_rng(num_tokens).normal(
+        size=num_tokens
+    )  # no curve need fall for that
     for num_steps in range(1, num_tokens + 1):
         cuts = itertools.combinations(range(1, num_tokens), num_steps - 1)
-        costs = {tuple(steps): schedule_cost(scores, steps)
-                 for steps in (np.diff([0, *cut, num_tokens]).tolist() for cut in cuts)}
-        assert costs[tuple(best_steps(scores, num_steps))] == pytest.approx(min(costs.values()), abs=1e-12)
+        costs = {
+            tuple(steps): schedule_cost(scores, steps)
+            for steps in (np.diff([0, *cut, num_tokens]).tolist() for cut in cuts)
+        }
+        assert costs[tuple(best_steps(scores, num_steps))] == pytest.approx(
+            min(costs.values()), abs=1e-12
+        )
 
 
 @pytest.mark.parametrize("schedule", [equal_steps, cosine_steps])

@@ -21,16 +21,23 @@ SENTENCE = "the cat sat on the mat"
 TEXTS = [SENTENCE, "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
 TOKENIZER = make_tokenizer(TEXTS * 3, 60)
 PAD = TOKENIZER.pad_token_id
-SIZE = dict(vocab_size=len(TOKENIZER), pad_token_id=PAD, initializer_range=0.3, max_position_embeddings=40)
-SMALL = dict(**SIZE, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+SIZE = dict(
+    vocab_size=len(TOKENIZER), pad_token_id=PAD, initializer_range=0.3, max_position_embeddings=40
+)
+SMALL = dict(
+    **SIZE, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+)
 NO_DROPOUT = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 CONFIGS = {
     "BERT": transformers.BertConfig(**SMALL, **NO_DROPOUT),
     "RoBERTa": transformers.RobertaConfig(**SMALL),
-    "DistilBERT": transformers.DistilBertConfig(**SIZE, dim=16, n_layers=2, n_heads=2, hidden_dim=32),
+    "DistilBERT": transformers.DistilBertConfig(
+        **SIZE, dim=16, n_layers=2, n_heads=2, hidden_dim=32
+    ),
     "ELECTRA's generator": transformers.ElectraConfig(**SMALL, embedding_size=12),
     "ModernBERT": transformers.ModernBertConfig(
-        **SMALL, bos_token_id=None, eos_token_id=None, cls_token_id=None, sep_token_id=None),
+        **SMALL, bos_token_id=None, eos_token_id=None, cls_token_id=None, sep_token_id=None
+    ),
 }
 
 
@@ -63,7 +70,10 @@ def bert():
 
 def every_word(lm, ids, observed):
     """log p(x_j = v | x_R) [D, V]: one plain forward pass of a text, every position through the head."""
-    shown = [int(t) if seen else lm.tokenizer.mask_token_id for t, seen in zip(ids, observed, strict=True)]
+    shown = [
+        int(t) if seen else lm.tokenizer.mask_token_id
+        for t, seen in zip(ids, observed, strict=True)
+    ]
     framed = torch.tensor([[lm.tokenizer.cls_token_id, *shown, lm.tokenizer.sep_token_id]])
     with torch.no_grad():
         return lm.model(framed).logits[0, 1:-1].log_softmax(-1)
@@ -125,7 +135,9 @@ def test_the_head_answers_once_for_each_token_of_an_order(lm, generator):
     """Not for all that are masked."""
     ids, answers = lm.encode(SENTENCE), []
     with heard(lm.model.get_output_embeddings(), lambda given, out: answers.append(len(out))):
-        spread = order_spread(lm.at_length(len(ids)), ids.expand(2, -1), num_orders=3, generator=generator)
+        spread = order_spread(
+            lm.at_length(len(ids)), ids.expand(2, -1), num_orders=3, generator=generator
+        )
     assert spread.shape == (2,) and spread[0] == spread[1] > 1e-4 and sum(answers) == 6 * len(ids)
 
 
@@ -138,7 +150,9 @@ def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
         hidden = torch.ones((34, 20)[i], (1, 8)[i], dtype=torch.bool)
         return Rows.hiding(torch.full((hidden.shape[1],), 7), hidden, TOKENIZER.mask_token_id)
 
-    found = bert.answers([1, 8], [34, 20], rows)  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    found = bert.answers(
+        [1, 8], [34, 20], rows
+    )  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
     with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
         assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
         assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
@@ -159,12 +173,20 @@ def curves(lm, texts, seed=4):
 def test_a_curve_has_all_sizes_and_the_noise_of_its_masks(bert):
     together = curves(bert, TEXTS)
     for text, curve in zip(TEXTS, together, strict=True):
-        assert curve.sizes.tolist() == [*range(1, len(bert.encode(text)) + 1)] and curve.quadrature_error == 0
-        np.testing.assert_allclose(curve.mean[-1], curve.scores[-1], atol=1e-10)  # all is hidden: no noise
+        assert (
+            curve.sizes.tolist() == [*range(1, len(bert.encode(text)) + 1)]
+            and curve.quadrature_error == 0
+        )
+        np.testing.assert_allclose(
+            curve.mean[-1], curve.scores[-1], atol=1e-10
+        )  # all is hidden: no noise
         np.testing.assert_allclose(curve.variance, curve.scores.var(1, ddof=1) / 3, atol=1e-12)
     assert (together[0].variance[1:-1] > 1e-8).all()
     single = bert.curve(SENTENCE, generator=torch.Generator().manual_seed(4))
-    assert single.scores.shape == (len(single.sizes), 1)  # one mask a size, where none are asked for
+    assert single.scores.shape == (
+        len(single.sizes),
+        1,
+    )  # one mask a size, where none are asked for
 
 
 def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
@@ -173,8 +195,10 @@ def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
     assert (one.scores[1:-1] != two.scores[1:-1]).any(1).all()
     first, _ = curves(bert, [SENTENCE, "a dog ran"])
     np.testing.assert_allclose(first.scores, one.scores, rtol=0, atol=1e-12)
-    alone = [bert.curve(SENTENCE, num_masks=3, generator=torch.Generator().manual_seed(seed)).scores
-             for seed in (4, 4, 5)]
+    alone = [
+        bert.curve(SENTENCE, num_masks=3, generator=torch.Generator().manual_seed(seed)).scores
+        for seed in (4, 4, 5)
+    ]
     assert np.array_equal(alone[0], alone[1]) and (alone[1] != alone[2]).any()
 
 
@@ -192,12 +216,14 @@ def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
     curve, sums = curve_of(values, rates, lengths), [of.sum() for of in every]
     np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
     assert curve.area("sentence").mean == pytest.approx(np.mean(sums)) == 5 * curve.area().mean
-    assert curve.share_above(0.5) == pytest.approx(sum(of[len(of) // 2:].sum() for of in every) / sum(sums))
+    assert curve.share_above(0.5) == pytest.approx(
+        sum(of[len(of) // 2 :].sum() for of in every) / sum(sums)
+    )
 
 
 def test_quadrature_error_bounds_that_of_a_convex_curve(bert, generator):
     few = bert.curve(SENTENCE, spaced_sizes(len(bert.encode(SENTENCE)), 5), generator=generator)
-    exact = -(np.arange(1, few.num_tokens + 1) / few.num_tokens) ** 2
+    exact = -((np.arange(1, few.num_tokens + 1) / few.num_tokens) ** 2)
     bent = dataclasses.replace(few, mean=exact[few.sizes - 1])
     assert 0 < abs(bent.area().mean - exact.sum()) < bent.quadrature_error
     coarse = np.interp(np.arange(1, few.num_tokens + 1), few.sizes[::2], bent.mean[::2]).sum()
@@ -216,7 +242,9 @@ def curve_of(values, rates, lengths=(10, 10)):
 def test_table2_area_sums_99_rates_off_straight_lines():
     rates, scores = (0.15, 0.5, 0.85), [-1.0, -2.0, -5.0]
     area = table2_area(curve_of([[score] * 2 for score in scores], rates))
-    assert area.mean == pytest.approx(5.12 * np.interp(np.arange(1, 100) / 100, rates, scores).sum())
+    assert area.mean == pytest.approx(
+        5.12 * np.interp(np.arange(1, 100) / 100, rates, scores).sum()
+    )
     assert area.stderr == pytest.approx(0, abs=1e-9)
 
 
@@ -229,7 +257,9 @@ def test_rate_curve_weighs_rows_by_their_length():
     by_token, by_sentence = curve.area(), curve.area("sentence")
     error = math.sqrt(2 * (0.75 * 0.25) ** 2) * math.sqrt(2) * (5 - 8 / 6)
     assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-18 / 8, error, 1))
-    assert (by_sentence.mean, by_sentence.stderr, by_sentence.dof) == pytest.approx((-9, 1, 1))  # -8, -10
+    assert (by_sentence.mean, by_sentence.stderr, by_sentence.dof) == pytest.approx(
+        (-9, 1, 1)
+    )  # -8, -10
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
@@ -244,7 +274,9 @@ def test_batches_change_nothing(corruption):
     one_by_one = rate_scores(8, corruption)
     assert len({tuple(row) for row in one_by_one.T}) == 6  # each row drew its own
     for batch_tokens in (40, 1024):  # several texts in a pass, and all
-        np.testing.assert_allclose(rate_scores(batch_tokens, corruption), one_by_one, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            rate_scores(batch_tokens, corruption), one_by_one, rtol=0, atol=1e-12
+        )
 
 
 def test_rate_curve_scores_what_it_says(bert, generator):
@@ -255,12 +287,18 @@ def test_rate_curve_scores_what_it_says(bert, generator):
         scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
         lm.rate_curve(corpus, [0.5], generator=generator)  # one mask each, by default
     assert len(shown) == 8 + 2
-    order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))  # the shorter text first, its rates in turn
+    order = sorted(
+        (0, 1), key=lambda i: len(corpus.rows[i])
+    )  # the shorter text first, its rates in turn
     for i, part in zip(order, (shown[:4], shown[4:8]), strict=True):
         truth = [one_at_a_time(lm, corpus.rows[i], row != TOKENIZER.mask_token_id) for row in part]
         hidden = [(row == TOKENIZER.mask_token_id).sum().item() for row in part]
-        assert hidden == [max(1, round(rate * len(corpus.rows[i]))) for rate in (0.01, 0.01, 0.9, 0.9)]
-        expected = [(truth[k] + truth[k + 1]).sum().item() / (hidden[k] + hidden[k + 1]) for k in (0, 2)]
+        assert hidden == [
+            max(1, round(rate * len(corpus.rows[i]))) for rate in (0.01, 0.01, 0.9, 0.9)
+        ]
+        expected = [
+            (truth[k] + truth[k + 1]).sum().item() / (hidden[k] + hidden[k + 1]) for k in (0, 2)
+        ]
         np.testing.assert_allclose(scores[:, i], expected, rtol=0, atol=1e-10)
 
 
@@ -268,13 +306,15 @@ def test_the_answer_is_where_the_data_are(bert, elsewhere):
     ids, observed = torch.full((9, 6), 7.0), torch.arange(6) > 3
     here = bert.at_length(6).conditional_log_prob(ids, observed)
     with elsewhere:
-        there = bert.at_length(6).conditional_log_prob(elsewhere.away(ids), elsewhere.away(observed))
+        there = bert.at_length(6).conditional_log_prob(
+            elsewhere.away(ids), elsewhere.away(observed)
+        )
         assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), here)
 
 
 def test_blocks_run_texts_together(bert):
     flat = [token for text in TEXTS for token in bert.encode(text).tolist()]
-    assert torch.cat(bert.blocks(TEXTS, 5).rows).tolist() == flat[:len(flat) // 5 * 5]
+    assert torch.cat(bert.blocks(TEXTS, 5).rows).tolist() == flat[: len(flat) // 5 * 5]
     assert len(bert.blocks(TEXTS, 5, 3).rows) == 3
     assert len(bert.blocks([SENTENCE, "50"], 6, 1).rows) == 1  # the second text is not needed
 
@@ -298,7 +338,9 @@ class OwnHead(transformers.BertForMaskedLM):
     def forward(self, *given, **named):
         hidden = self.cls.predictions.transform(self.bert(*given, **named)[0])
         head = self.cls.predictions.decoder
-        return transformers.modeling_outputs.MaskedLMOutput(logits=hidden @ head.weight.T + head.bias)
+        return transformers.modeling_outputs.MaskedLMOutput(
+            logits=hidden @ head.weight.T + head.bias
+        )
 
 
 def test_a_head_that_answers_at_every_place(bert):
@@ -308,13 +350,21 @@ def test_a_head_that_answers_at_every_place(bert):
     same(MaskedLM(own, TOKENIZER).masked_marginals(SENTENCE), bert.masked_marginals(SENTENCE))
 
 
-REFORMER = SIZE | dict(hidden_size=16, num_attention_heads=2, feed_forward_size=32, attention_head_size=8,
-                       axial_pos_shape=[16, 32], axial_pos_embds_dim=[8, 8], is_decoder=False,
-                       max_position_embeddings=512)
+REFORMER = SIZE | dict(
+    hidden_size=16,
+    num_attention_heads=2,
+    feed_forward_size=32,
+    attention_head_size=8,
+    axial_pos_shape=[16, 32],
+    axial_pos_embds_dim=[8, 8],
+    is_decoder=False,
+    max_position_embeddings=512,
+)
 SEE_PADDING = [
     transformers.FNetConfig(**SIZE, hidden_size=16, num_hidden_layers=2, intermediate_size=32),
     transformers.ConvBertConfig(**SMALL | NO_DROPOUT, embedding_size=16),
-    transformers.ReformerConfig(**REFORMER, attn_layers=["local"] * 2, local_attn_chunk_length=8)]
+    transformers.ReformerConfig(**REFORMER, attn_layers=["local"] * 2, local_attn_chunk_length=8),
+]
 
 
 @pytest.mark.parametrize("config", SEE_PADDING, ids=lambda config: config.model_type)
@@ -324,7 +374,11 @@ def test_a_network_that_sees_padding_gets_none(config, bert):
     It is found out in the network's own precision, where autocast's is too coarse to tell.
     """
     lm = made(config)
-    assert bert._may_pad(1) and not lm._may_pad(1) and not made(config, dtype=torch.bfloat16)._may_pad(1)
+    assert (
+        bert._may_pad(1)
+        and not lm._may_pad(1)
+        and not made(config, dtype=torch.bfloat16)._may_pad(1)
+    )
     alone = torch.cat([lm.pseudo_log_likelihood([text]) for text in TEXTS])
     same(lm.pseudo_log_likelihood(TEXTS + TEXTS), torch.cat([alone, alone]), 1e-4)
     padded = torch.tensor([[*lm.encode("a dog"), PAD]])
@@ -340,7 +394,10 @@ def test_a_network_that_attends_in_blocks_is_asked_about_texts_beyond_them():
     same(local.pseudo_log_likelihood(texts), alone, 1e-3)
     for layers in (["local", "lsh"], ["lsh", "lsh"]):
         config = transformers.ReformerConfig(**REFORMER, attn_layers=layers)
-        with torch.random.fork_rng(devices=[]), pytest.raises(ValueError, match="otherwise when it is asked again"):
+        with (
+            torch.random.fork_rng(devices=[]),
+            pytest.raises(ValueError, match="otherwise when it is asked again"),
+        ):
             made(config).pseudo_log_likelihood(texts[-1:])
 
 
@@ -353,7 +410,10 @@ def test_threads_may_share_a_network(bert):
     truth = [bert.pseudo_log_likelihood([text]).item() for text in texts]
     with ThreadPoolExecutor(8) as pool:
         others = [pool.submit(lambda: bert.model(given).logits.detach()) for _ in range(100)]
-        found = [value.item() for value in pool.map(lambda text: bert.pseudo_log_likelihood([text]), texts)]
+        found = [
+            value.item()
+            for value in pool.map(lambda text: bert.pseudo_log_likelihood([text]), texts)
+        ]
     assert found == pytest.approx(truth, abs=1e-9)
     assert all(torch.equal(other.result(), plain) for other in others)
 
@@ -368,7 +428,9 @@ def test_a_network_without_its_tokenizer_is_refused(tmp_path):
 @pytest.fixture
 def one_process():
     """The group of processes in which this is the only one."""
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
+    )
     yield
     torch.distributed.destroy_process_group()
 
@@ -379,7 +441,9 @@ def gradients(lm):
     lm.model.train()
     lm.model.zero_grad()
     generator = torch.Generator().manual_seed(1)
-    objectives.stratified_size(lm.at_length(len(ids)), ids.expand(2, -1), generator=generator).backward()
+    objectives.stratified_size(
+        lm.at_length(len(ids)), ids.expand(2, -1), generator=generator
+    ).backward()
     return [p.grad.clone() for p in lm.model.parameters()]
 
 
@@ -417,7 +481,7 @@ def test_a_row_that_ends_in_padding_answers_as_it_does_alone(bert, generator):
     answer = bert.at_length(longest).conditional_log_prob(x, observed)
     for row, seen, values in zip(rows, observed, answer, strict=True):
         same(values[: len(row)], one_at_a_time(bert, row, seen[: len(row)]))
-        assert not values[len(row):].any()
+        assert not values[len(row) :].any()
 
 
 def test_bfloat16_is_a_choice():
@@ -437,27 +501,68 @@ def test_the_seed_decides_the_weights(bert):
 
 NO_MASK = make_tokenizer(TEXTS, 60)
 NO_MASK.mask_token = None
-NO_WORDS = transformers.BertTokenizer({word: k for k, word in enumerate(TOKENIZER.all_special_tokens)})
+NO_WORDS = transformers.BertTokenizer(
+    {word: k for k, word in enumerate(TOKENIZER.all_special_tokens)}
+)
 T5_SIZE = dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2)
 PERCEIVER = dict(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per_block=1)
 
 
-@pytest.mark.parametrize(("kind", "settings", "tokenizer", "message"), [
-    (transformers.GPT2LMHeadModel, {}, TOKENIZER, "causal.*take an encoder that was trained as"),
-    (transformers.T5ForConditionalGeneration, T5_SIZE, TOKENIZER, "encoder-decoder"),
-    (transformers.BertModel, {}, TOKENIZER, "no vocabulary head"),
-    (transformers.PerceiverForMaskedLM, PERCEIVER, TOKENIZER, "PerceiverForMaskedLM has no table of word"),
-    (transformers.NystromformerForMaskedLM, dict(segment_means_seq_len=12, num_landmarks=3), TOKENIZER,
-     "NystromformerForMaskedLM fails when it is asked about a short text"),  # its landmarks take 3 at a time
-    (transformers.BertForMaskedLM, dict(initializer_range=math.inf), TOKENIZER, "answers are NaN"),
-    (transformers.BigBirdForMaskedLM, {}, TOKENIZER, "turns into another network after a short text"),
-    (transformers.BertForMaskedLM, {}, NO_MASK, "no mask token"),
-    (transformers.BertForMaskedLM, {}, NO_WORDS, "no words but its special tokens"),
-    (transformers.BertForMaskedLM, dict(vocab_size=len(TOKENIZER) - 1), TOKENIZER, "load both under the same"),
-    (transformers.BertForMaskedLM, dict(vocab_size=1000), TOKENIZER, "load both under the same name"),
-    (transformers.BertForMaskedLM, dict(pad_token_id=3), TOKENIZER, "pads with token 3"),
-])
-def test_a_model_of_another_kind_or_another_tokenizer_is_refused(kind, settings, tokenizer, message):
+@pytest.mark.parametrize(
+    ("kind", "settings", "tokenizer", "message"),
+    [
+        (
+            transformers.GPT2LMHeadModel,
+            {},
+            TOKENIZER,
+            "causal.*take an encoder that was trained as",
+        ),
+        (transformers.T5ForConditionalGeneration, T5_SIZE, TOKENIZER, "encoder-decoder"),
+        (transformers.BertModel, {}, TOKENIZER, "no vocabulary head"),
+        (
+            transformers.PerceiverForMaskedLM,
+            PERCEIVER,
+            TOKENIZER,
+            "PerceiverForMaskedLM has no table of word",
+        ),
+        (
+            transformers.NystromformerForMaskedLM,
+            dict(segment_means_seq_len=12, num_landmarks=3),
+            TOKENIZER,
+            "NystromformerForMaskedLM fails when it is asked about a short text",
+        ),  # its landmarks take 3 at a time
+        (
+            transformers.BertForMaskedLM,
+            dict(initializer_range=math.inf),
+            TOKENIZER,
+            "answers are NaN",
+        ),
+        (
+            transformers.BigBirdForMaskedLM,
+            {},
+            TOKENIZER,
+            "turns into another network after a short text",
+        ),
+        (transformers.BertForMaskedLM, {}, NO_MASK, "no mask token"),
+        (transformers.BertForMaskedLM, {}, NO_WORDS, "no words but its special tokens"),
+        (
+            transformers.BertForMaskedLM,
+            dict(vocab_size=len(TOKENIZER) - 1),
+            TOKENIZER,
+            "load both under the same",
+        ),
+        (
+            transformers.BertForMaskedLM,
+            dict(vocab_size=1000),
+            TOKENIZER,
+            "load both under the same name",
+        ),
+        (transformers.BertForMaskedLM, dict(pad_token_id=3), TOKENIZER, "pads with token 3"),
+    ],
+)
+def test_a_model_of_another_kind_or_another_tokenizer_is_refused(
+    kind, settings, tokenizer, message
+):
     with torch.random.fork_rng(devices=[]):
         model = kind(kind.config_class(**{**SMALL, **settings}))
     with pytest.raises(ValueError, match=message):
@@ -470,38 +575,66 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
     with pytest.raises(ValueError, match="not with logits of"):
         MaskedLM(model, TOKENIZER)
     read = type(TOKENIZER).__call__
-    monkeypatch.setattr(type(TOKENIZER), "__call__", lambda tokenizer, text, add_special_tokens: read(
-        tokenizer, "cat" if add_special_tokens else text, add_special_tokens=add_special_tokens))
+    monkeypatch.setattr(
+        type(TOKENIZER),
+        "__call__",
+        lambda tokenizer, text, add_special_tokens: read(
+            tokenizer, "cat" if add_special_tokens else text, add_special_tokens=add_special_tokens
+        ),
+    )
     with pytest.raises(ValueError, match="cannot tell a text's own tokens"):
         MaskedLM(model, TOKENIZER)
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda lm, g: lm.encode("  "), "no tokens"),
-    (lambda lm, g: lm.encode("the [MASK] sat"), "special tokens"),
-    (lambda lm, g: lm.curve([SENTENCE], generator=g), "give one text, a string, got list"),
-    (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text, got str"),
-    (lambda lm, g: lm.curves(iter(TEXTS), generator=g), "list of at least one text, got list_iterator"),
-    (lambda lm, g: lm.sentences([]), "list of at least one text, got list"),
-    (lambda lm, g: Corpus([]), "a corpus needs a list of at least one row"),
-    (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
-    (lambda lm, g: lm.curves(TEXTS, num_masks=0, generator=g), "num_masks must be a whole number"),
-    (lambda lm, g: lm.blocks(["the cat", "50 % of it"], 2), "does not know .50., token 1 of 4"),
-    (lambda lm, g: lm.blocks(TEXTS, 5, 99), "do not make 99 blocks of 5"),
-    (lambda lm, g: lm.blocks(TEXTS, 39), "longer than the model's 38"),
-    (lambda lm, g: lm.at_length(39), "longer than the model's 38"),
-    (lambda lm, g: lm.rate_curve(TEXTS, corruption="90/10", generator=g), "corruption must be one of"),
-    (lambda lm, g: lm.rate_curve(TEXTS, [0.5, 0.5], generator=g), "rates must increase"),
-    (lambda lm, g: lm.rate_curve(TEXTS, [0.0], generator=g), r"must lie in \(0, 1\]"),
-    (lambda lm, g: lm.chain_rule(SENTENCE, [[0, 1]]), "orders must be permutations"),
-    (lambda lm, g: lm.at_length(1).vocabulary_log_prob(torch.tensor([99]), torch.tensor([False])), "e.g. 99"),
-    (lambda lm, g: curve_of([[-1.0]], [1.0]).area("sentences"), "unit must be one of"),
-    (lambda lm, g: tiny("BERT", batch_tokens=0), "batch_tokens must be a whole number"),
-    (lambda lm, g: lm.given(), "give at least one"),
-    (lambda lm, g: lm.single_scores(lm.sentences(TEXTS), "word"), "needs texts, and a tokenizer that"),
-    (lambda lm, g: lm.single_scores(TEXTS, "some"), "must be one of"),
-    (lambda lm, g: MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER), "use DistributedDataParallel"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda lm, g: lm.encode("  "), "no tokens"),
+        (lambda lm, g: lm.encode("the [MASK] sat"), "special tokens"),
+        (lambda lm, g: lm.curve([SENTENCE], generator=g), "give one text, a string, got list"),
+        (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text, got str"),
+        (
+            lambda lm, g: lm.curves(iter(TEXTS), generator=g),
+            "list of at least one text, got list_iterator",
+        ),
+        (lambda lm, g: lm.sentences([]), "list of at least one text, got list"),
+        (lambda lm, g: Corpus([]), "a corpus needs a list of at least one row"),
+        (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
+        (
+            lambda lm, g: lm.curves(TEXTS, num_masks=0, generator=g),
+            "num_masks must be a whole number",
+        ),
+        (lambda lm, g: lm.blocks(["the cat", "50 % of it"], 2), "does not know .50., token 1 of 4"),
+        (lambda lm, g: lm.blocks(TEXTS, 5, 99), "do not make 99 blocks of 5"),
+        (lambda lm, g: lm.blocks(TEXTS, 39), "longer than the model's 38"),
+        (lambda lm, g: lm.at_length(39), "longer than the model's 38"),
+        (
+            lambda lm, g: lm.rate_curve(TEXTS, corruption="90/10", generator=g),
+            "corruption must be one of",
+        ),
+        (lambda lm, g: lm.rate_curve(TEXTS, [0.5, 0.5], generator=g), "rates must increase"),
+        (lambda lm, g: lm.rate_curve(TEXTS, [0.0], generator=g), r"must lie in \(0, 1\]"),
+        (lambda lm, g: lm.chain_rule(SENTENCE, [[0, 1]]), "orders must be permutations"),
+        (
+            lambda lm, g: lm.at_length(1).vocabulary_log_prob(
+                torch.tensor([99]), torch.tensor([False])
+            ),
+            "e.g. 99",
+        ),
+        (lambda lm, g: curve_of([[-1.0]], [1.0]).area("sentences"), "unit must be one of"),
+        (lambda lm, g: tiny("BERT", batch_tokens=0), "batch_tokens must be a whole number"),
+        (lambda lm, g: lm.given(), "give at least one"),
+        (
+            lambda lm, g: lm.single_scores(lm.sentences(TEXTS), "word"),
+            "needs texts, and a tokenizer that",
+        ),
+        (lambda lm, g: lm.single_scores(TEXTS, "some"), "must be one of"),
+        (
+            lambda lm, g: MaskedLM(torch.nn.DataParallel(lm.model), TOKENIZER),
+            "use DistributedDataParallel",
+        ),
+    ],
+)
 def test_bad_input_is_refused(bert, generator, call, message):
     with pytest.raises(ValueError, match=message):
         call(bert, generator)
@@ -515,14 +648,33 @@ def test_roberta_counts_positions_from_behind_padding():
     assert lm.at_length(lm.max_tokens).conditional_log_prob(ids, ids < 0).isfinite().all()
 
 
-@pytest.mark.parametrize(("text", "lower", "message"), [
-    ("E V Q L", True, "know 'E', token 1 of 4.*reads 4 of them as .UNK.: its vocabulary has 'E', so it changes"),
-    ("e v q l", False, "its vocabulary has 'E': write it so"),
-    ("evql", False, "its vocabulary has the letters of 'EVQL': write them so"),
-    ("EVQLXVE", False, "its vocabulary has no 'X': leave it out, or replace it; if its words are single lett"),
-    ("EVQLVEVE", False, "does not know 'EVQLVEVE', token 1 of 1.*: if its words are single letters, write"),
-    ("E V X L", False, "know 'X', token 3 of 4.*reads 1 of them.*correct the text.*allow_unknown=True"),
-])
+@pytest.mark.parametrize(
+    ("text", "lower", "message"),
+    [
+        (
+            "E V Q L",
+            True,
+            "know 'E', token 1 of 4.*reads 4 of them as .UNK.: its vocabulary has 'E', so it changes",
+        ),
+        ("e v q l", False, "its vocabulary has 'E': write it so"),
+        ("evql", False, "its vocabulary has the letters of 'EVQL': write them so"),
+        (
+            "EVQLXVE",
+            False,
+            "its vocabulary has no 'X': leave it out, or replace it; if its words are single lett",
+        ),
+        (
+            "EVQLVEVE",
+            False,
+            "does not know 'EVQLVEVE', token 1 of 1.*: if its words are single letters, write",
+        ),
+        (
+            "E V X L",
+            False,
+            "know 'X', token 3 of 4.*reads 1 of them.*correct the text.*allow_unknown=True",
+        ),
+    ],
+)
 def test_unknown_words_are_named_with_their_place_and_a_way_out(text, lower, message):
     """A vocabulary of residues, as protein models have it; a folder with no more lower-cases by default."""
     words = {word: k for k, word in enumerate([*TOKENIZER.all_special_tokens, *"EVQL"])}

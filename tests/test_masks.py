@@ -8,7 +8,15 @@ import torch
 from scipy import stats
 
 from mptlml import draws
-from mptlml.masks import all_masks, all_orders, count_masks, nested_masks, random_masks, random_orders, stratified_sizes
+from mptlml.masks import (
+    all_masks,
+    all_orders,
+    count_masks,
+    nested_masks,
+    random_masks,
+    random_orders,
+    stratified_sizes,
+)
 
 
 def uniform(drawn, every):
@@ -37,7 +45,9 @@ def test_no_mask_reaches_into_padding(generator):
     """Rows of 5, 2 and 1 tokens, whole and in part: what lies behind a row's end stays observed."""
     lengths, sizes = torch.tensor([5, 2, 1]), torch.tensor([[5, 2, 1]] * 40 + [[2, 1, 1]] * 40)
     masks = random_masks(5, sizes, lengths=lengths, generator=generator)
-    assert torch.equal((~masks).sum(-1), sizes) and masks[:, torch.arange(5) >= lengths[:, None]].all()
+    assert (
+        torch.equal((~masks).sum(-1), sizes) and masks[:, torch.arange(5) >= lengths[:, None]].all()
+    )
 
 
 @pytest.mark.parametrize("num_strata", [1, 3, 8, 24])
@@ -62,10 +72,14 @@ def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
     assert masks.shape == (2, 3, num_tokens, num_tokens)
     for order, nested in zip(orders.flatten(0, 1).tolist(), masks.flatten(0, 1), strict=True):
         assert [set(mask.nonzero().flatten().tolist()) for mask in nested] == [
-            set(order[t + 1:]) for t in range(num_tokens)]
+            set(order[t + 1 :]) for t in range(num_tokens)
+        ]
 
 
-LIKE, CHANCES = torch.zeros(2, dtype=torch.float32), torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]])
+LIKE, CHANCES = (
+    torch.zeros(2, dtype=torch.float32),
+    torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]]),
+)
 DRAWS = {  # draw(like, generator), and the dtype of what is drawn
     "rand": (lambda like, g: draws.rand((3, 4), like, g), torch.float32),
     "randn": (lambda like, g: draws.randn((3, 4), like, g), torch.float32),
@@ -73,7 +87,10 @@ DRAWS = {  # draw(like, generator), and the dtype of what is drawn
     "randperm": (lambda like, g: draws.randperm(9, like, g), torch.int64),
     "bernoulli": (lambda like, g: draws.bernoulli(CHANCES.to(like), g), torch.float32),
     "multinomial": (lambda like, g: draws.multinomial(CHANCES.to(like), 9, g), torch.int64),
-    "bert_rule": (lambda like, g: draws.bert_rule(torch.ones(999).to(like), -1, 5, g), torch.float32),
+    "bert_rule": (
+        lambda like, g: draws.bert_rule(torch.ones(999).to(like), -1, 5, g),
+        torch.float32,
+    ),
 }
 
 
@@ -86,5 +103,7 @@ def test_a_draw_happens_at_the_generator_and_goes_to_the_data(draw, dtype, elsew
         assert there.device == elsewhere.DEVICE and torch.equal(there.cpu(), here)
         back = draw(LIKE, elsewhere.Generator().manual_seed(5))
         assert back.device == LIKE.device and torch.equal(back, here)
-        with pytest.raises(RuntimeError, match="another device"):  # the device that is not there notices
+        with pytest.raises(
+            RuntimeError, match="another device"
+        ):  # the device that is not there notices
             torch.rand(3, generator=torch.Generator(), device=elsewhere.DEVICE)

@@ -26,8 +26,15 @@ def data():
     executed = [book_execute.executed_chapter(path) for path in (ROOT / "notebooks").glob("*.md")]
     if None in executed and os.environ.get("BOOK_EXECUTED") != "1":
         pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
-    outputs = [output for notebook in executed for cell in notebook.cells for output in cell.get("outputs", [])]
-    figure = re.compile(r'<div class="moving" data-kind="(\w+)".*json">(.*)</script></div>', re.DOTALL)
+    outputs = [
+        output
+        for notebook in executed
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+    ]
+    figure = re.compile(
+        r'<div class="moving" data-kind="(\w+)".*json">(.*)</script></div>', re.DOTALL
+    )
     found = [figure.match(output.get("data", {}).get("text/html", "")) for output in outputs]
     return {match[1]: json.loads(match[2]) for match in found if match}
 
@@ -44,20 +51,30 @@ def run_script(kind, expression, value=None):
     console.log(JSON.stringify(answer(run("Moving").kinds[name], JSON.parse(read(0)))));
     """
     files = STATIC / "moving.js", STATIC / f"moving-{kind}.js"
-    return json.loads(subprocess.check_output(["node", "-e", code, *files, kind, expression],
-                                              input=json.dumps(value).encode()))
+    return json.loads(
+        subprocess.check_output(
+            ["node", "-e", code, *files, kind, expression], input=json.dumps(value).encode()
+        )
+    )
 
 
 def test_each_figure_has_a_script(data):
-    assert {path.name for path in STATIC.glob("moving-*.js")} == {f"moving-{kind}.js" for kind in data}
+    assert {path.name for path in STATIC.glob("moving-*.js")} == {
+        f"moving-{kind}.js" for kind in data
+    }
 
 
 def test_the_script_averages_masks_as_the_theorem_says(data):
     answers = data["mask"]["answers"]
-    expected = [np.mean([np.mean(terms) for terms in answers if len(terms) == size]) for size in range(1, 9)]
+    expected = [
+        np.mean([np.mean(terms) for terms in answers if len(terms) == size]) for size in range(1, 9)
+    ]
     assert run_script("mask", "kind.curve(value, 8)", answers) == pytest.approx(expected, abs=1e-12)
     assert sum(expected) == pytest.approx(data["mask"]["joint"][255], abs=1e-4)  # log p(x)
-    assert [len(data["mask"]["hidden"]), data["mask"]["words"][data["mask"]["hidden"][0]]] == [1, "dogs"]
+    assert [len(data["mask"]["hidden"]), data["mask"]["words"][data["mask"]["hidden"][0]]] == [
+        1,
+        "dogs",
+    ]
 
 
 @pytest.fixture
@@ -104,7 +121,8 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
     net = MaskedTransformer(5, 4, width=8, generator=torch.Generator().manual_seed(1))
     rounded, packed = packing.eight_bits(net)
     assert len(base64.b64decode(packed["weights"])) == sum(
-        weight.numel() + weight.numel() // weight.shape[-1] for weight in net.parameters())
+        weight.numel() + weight.numel() // weight.shape[-1] for weight in net.parameters()
+    )
     for before, after in zip(net.parameters(), rounded.parameters(), strict=True):
         unit = before.abs().amax(-1, keepdim=True) / 127 + before.abs().max() / 127**2
         assert ((after - before).abs() <= 0.501 * unit).all()
@@ -114,7 +132,12 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
 def figure(reader, built_site):
     """Where one writes, with a sentence that was begun; its numbers are not asked for before it is near."""
     page, weights = reader.new_page(), []
-    page.on("request", lambda request: request.url.endswith("/11_known_language.js") and weights.append(request.url))
+    page.on(
+        "request",
+        lambda request: (
+            request.url.endswith("/11_known_language.js") and weights.append(request.url)
+        ),
+    )
     page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
     figure = page.locator("[data-kind=network]")
     assert weights == []
@@ -125,7 +148,10 @@ def figure(reader, built_site):
 
 
 def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(figure):
-    words, readout = figure.locator("textarea").input_value().split(), figure.locator(".moving-readout")
+    words, readout = (
+        figure.locator("textarea").input_value().split(),
+        figure.locator(".moving-readout"),
+    )
     assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
     exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
     readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()

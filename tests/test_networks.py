@@ -19,10 +19,14 @@ from torch import nn
 from mptlml_book.studies import networks as study
 from mptlml_book.studies.real_network import spaced
 
-HEAVY = ("EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAM"
-         "DYWGQGTLVTVSS")
-THERE = {name: pytest.mark.skipif(study.wheel(name) is None, reason="make networks has not been run")
-         for name in study.PACKAGES}
+HEAVY = (
+    "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAM"
+    "DYWGQGTLVTVSS"
+)
+THERE = {
+    name: pytest.mark.skipif(study.wheel(name) is None, reason="make networks has not been run")
+    for name in study.PACKAGES
+}
 
 
 class Evil:
@@ -46,7 +50,11 @@ def test_weights_are_never_run_as_code(tmp_path):
     assert there.exists()  # the file is as dangerous as it should be
     for zipped in (True, False):  # Sapiens is in the older form
         harmless = io.BytesIO()
-        torch.save({"w": torch.ones(2), "args": Namespace(seed=1)}, harmless, _use_new_zipfile_serialization=zipped)
+        torch.save(
+            {"w": torch.ones(2), "args": Namespace(seed=1)},
+            harmless,
+            _use_new_zipfile_serialization=zipped,
+        )
         found = study.read_weights(harmless.getvalue())
         assert found["w"].tolist() == [1, 1] and type(found["args"]) is study.Inert
 
@@ -62,10 +70,16 @@ def test_a_wheel_is_read_by_its_digest_alone_and_missed_without_harm(tmp_path, m
 def test_pip_is_asked_for_what_is_absent_with_its_digest(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(study, "WHEELS", tmp_path / "new")
-    monkeypatch.setattr(subprocess, "run", lambda words, **_: asked.append((words, Path(words[-1]).read_text())))
+    monkeypatch.setattr(
+        subprocess, "run", lambda words, **_: asked.append((words, Path(words[-1]).read_text()))
+    )
     study.fetch()
-    assert [text for _, text in asked] == [f"{name} --hash=sha256:{is_}\n" for name, is_ in study.PACKAGES.items()]
-    assert all({"download", "--no-deps", "--require-hashes", ":all:"} <= set(words) for words, _ in asked)
+    assert [text for _, text in asked] == [
+        f"{name} --hash=sha256:{is_}\n" for name, is_ in study.PACKAGES.items()
+    ]
+    assert all(
+        {"download", "--no-deps", "--require-hashes", ":all:"} <= set(words) for words, _ in asked
+    )
 
 
 def test_reactions_lose_no_atom():
@@ -73,8 +87,13 @@ def test_reactions_lose_no_atom():
     found = study.reactions()
     assert len(found) >= 40 and len(set(found.values())) == len(found)
     for name, reaction in found.items():
-        sides = [Counter(atom.capitalize() for atom in re.findall(r"Br|Cl|Sn|Zn|Mg|Na|[BCNOSPFIK]|[cnos]", side))
-                 for side in reaction.split(">>")]
+        sides = [
+            Counter(
+                atom.capitalize()
+                for atom in re.findall(r"Br|Cl|Sn|Zn|Mg|Na|[BCNOSPFIK]|[cnos]", side)
+            )
+            for side in reaction.split(">>")
+        ]
         assert sides[0] == sides[1], name
 
 
@@ -90,31 +109,71 @@ def test_sapiens_answers_as_plain_torch_does():
     """Its weights in torch's own encoder layers, without transformers and without `MaskedLM`."""
     with study.wheel("sapiens==1.0.5") as file:
         weights = study.read_weights(file.read("sapiens/models/v1/checkpoint_vh.pt"))["model"]
-        words = ["<s>", "<pad>", "</s>", "<unk>", *file.read("sapiens/models/v1/dict.txt").decode().split()[::2]]
-    weights = {key.removeprefix("decoder.").removeprefix("sentence_encoder."): w.float() for key, w in weights.items()}
+        words = [
+            "<s>",
+            "<pad>",
+            "</s>",
+            "<unk>",
+            *file.read("sapiens/models/v1/dict.txt").decode().split()[::2],
+        ]
+    weights = {
+        key.removeprefix("decoder.").removeprefix("sentence_encoder."): w.float()
+        for key, w in weights.items()
+    }
     ids = torch.tensor([0, *map(words.index, HEAVY), 2])
     hidden = torch.arange(1, len(HEAVY) + 1, 9)
     shown = ids.index_fill(0, hidden, len(words))  # <mask> is the last
-    x = weights["embed_tokens.weight"][shown] + weights["embed_positions.weight"][2: 2 + len(ids)]
-    x = nn.functional.layer_norm(x, (128,), weights["emb_layer_norm.weight"], weights["emb_layer_norm.bias"])
+    x = weights["embed_tokens.weight"][shown] + weights["embed_positions.weight"][2 : 2 + len(ids)]
+    x = nn.functional.layer_norm(
+        x, (128,), weights["emb_layer_norm.weight"], weights["emb_layer_norm.bias"]
+    )
     for k in range(4):
-        own = {key.removeprefix(f"layers.{k}."): w for key, w in weights.items() if key.startswith(f"layers.{k}.")}
+        own = {
+            key.removeprefix(f"layers.{k}."): w
+            for key, w in weights.items()
+            if key.startswith(f"layers.{k}.")
+        }
         with torch.random.fork_rng(devices=[]):
-            layer = nn.TransformerEncoderLayer(128, 8, 256, activation="gelu", batch_first=True).eval()
-        layer.load_state_dict({
-            **{f"self_attn.in_proj_{kind}": torch.cat([own[f"self_attn.{part}_proj.{kind}"] for part in "qkv"])
-               for kind in ("weight", "bias")},
-            **{f"{name}.{kind}": own[f"{theirs}.{kind}"] for kind in ("weight", "bias") for name, theirs in (
-                ("self_attn.out_proj", "self_attn.out_proj"), ("linear1", "fc1"), ("linear2", "fc2"),
-                ("norm1", "self_attn_layer_norm"), ("norm2", "final_layer_norm"))}})
+            layer = nn.TransformerEncoderLayer(
+                128, 8, 256, activation="gelu", batch_first=True
+            ).eval()
+        layer.load_state_dict(
+            {
+                **{
+                    f"self_attn.in_proj_{kind}": torch.cat(
+                        [own[f"self_attn.{part}_proj.{kind}"] for part in "qkv"]
+                    )
+                    for kind in ("weight", "bias")
+                },
+                **{
+                    f"{name}.{kind}": own[f"{theirs}.{kind}"]
+                    for kind in ("weight", "bias")
+                    for name, theirs in (
+                        ("self_attn.out_proj", "self_attn.out_proj"),
+                        ("linear1", "fc1"),
+                        ("linear2", "fc2"),
+                        ("norm1", "self_attn_layer_norm"),
+                        ("norm2", "final_layer_norm"),
+                    )
+                },
+            }
+        )
         with torch.no_grad():
             x = layer(x[None])[0]
-    x = nn.functional.gelu(nn.functional.linear(x, weights["lm_head.dense.weight"], weights["lm_head.dense.bias"]))
-    x = nn.functional.layer_norm(x, (128,), weights["lm_head.layer_norm.weight"], weights["lm_head.layer_norm.bias"])
-    answer = (x @ weights["lm_head.weight"].T + weights["lm_head.bias"]).log_softmax(-1)[hidden, ids[hidden]]
+    x = nn.functional.gelu(
+        nn.functional.linear(x, weights["lm_head.dense.weight"], weights["lm_head.dense.bias"])
+    )
+    x = nn.functional.layer_norm(
+        x, (128,), weights["lm_head.layer_norm.weight"], weights["lm_head.layer_norm.bias"]
+    )
+    answer = (x @ weights["lm_head.weight"].T + weights["lm_head.bias"]).log_softmax(-1)[
+        hidden, ids[hidden]
+    ]
     lm = study.load("Sapiens heavy")
     observed = torch.ones(len(HEAVY), dtype=torch.bool).index_fill(0, hidden - 1, False)
-    found = lm.at_length(len(HEAVY)).conditional_log_prob(lm.encode(spaced(HEAVY))[None], observed[None])
+    found = lm.at_length(len(HEAVY)).conditional_log_prob(
+        lm.encode(spaced(HEAVY))[None], observed[None]
+    )
     assert found[0, hidden - 1].tolist() == pytest.approx(answer.tolist(), abs=1e-4)
     assert answer.mean() > -1.5  # a blind guess has -3
 
@@ -127,7 +186,9 @@ def test_networks_of_reactions_have_their_weights_in_place():
     for name, millions in (("RXNMapper", 0.74), ("rxnfp", 6.7)):
         lm = study.load(name)
         assert lm.model.num_parameters() / 1e6 == pytest.approx(millions, rel=0.01)
-        assert lm.vocab_size == study.NUM_WORDS and all(lm.encode(text).numel() > 10 for text in texts)
+        assert lm.vocab_size == study.NUM_WORDS and all(
+            lm.encode(text).numel() > 10 for text in texts
+        )
         assert all(score.mean() > -2 for score in lm.single_scores(texts))
 
 

@@ -9,7 +9,15 @@ import torch
 from fakes import Says, one_nat_each
 from scipy import stats
 
-from mptlml import estimate_area, exact_curve, mean_score, objectives, order_spread, score_curve, summarise
+from mptlml import (
+    estimate_area,
+    exact_curve,
+    mean_score,
+    objectives,
+    order_spread,
+    score_curve,
+    summarise,
+)
 from mptlml.models import PPCA, BernoulliMixture
 
 NUM_TOKENS = 4
@@ -21,7 +29,9 @@ def problem(request):
     """(model, data, rows): data is what the objective is given, the rows or their summary."""
     draw = torch.Generator().manual_seed(2)
     if request.param == "mixture":
-        model = BernoulliMixture(torch.tensor([0.3, 0.7]).double(), torch.rand(2, NUM_TOKENS, generator=draw).double())
+        model = BernoulliMixture(
+            torch.tensor([0.3, 0.7]).double(), torch.rand(2, NUM_TOKENS, generator=draw).double()
+        )
     else:
         model = PPCA(torch.randn(NUM_TOKENS, 2, generator=draw, dtype=torch.float64), 0.5)
     rows = model.sample(6, generator=draw)
@@ -33,21 +43,30 @@ def watch(objective, generator, num_draws, monkeypatch):
     listening = mock.Mock(wraps=mean_score)
     monkeypatch.setattr(objectives, "mean_score", listening)
     values = [objective(generator) for _ in range(num_draws)]
-    return [(call.args[2], value) for call, value in zip(listening.call_args_list, values, strict=True)]
+    return [
+        (call.args[2], value) for call, value in zip(listening.call_args_list, values, strict=True)
+    ]
 
 
 def test_uniform_size_is_unbiased(problem, generator, monkeypatch):
     """Sizes are equally frequent, and the sum over masks of p(mask) times the value is the LML (Eq. 5)."""
     model, data, rows = problem
-    draws = watch(lambda g: objectives.uniform_size(model, data, generator=g), generator, 2000, monkeypatch)
-    sizes = np.bincount([(~observed).sum().item() for observed, _ in draws], minlength=NUM_TOKENS + 1)
+    draws = watch(
+        lambda g: objectives.uniform_size(model, data, generator=g), generator, 2000, monkeypatch
+    )
+    sizes = np.bincount(
+        [(~observed).sum().item() for observed, _ in draws], minlength=NUM_TOKENS + 1
+    )
     assert stats.chisquare(sizes[1:]).pvalue > 0.01
     values = {}
     for observed, value in draws:  # a mask always gives the same value
         key = tuple(observed.flatten().tolist())
         assert values.setdefault(key, value.item()) == pytest.approx(value.item(), abs=1e-12)
     assert len(values) == 2**NUM_TOKENS - 1  # every mask came up
-    mean = sum(value / (NUM_TOKENS * math.comb(NUM_TOKENS, key.count(False))) for key, value in values.items())
+    mean = sum(
+        value / (NUM_TOKENS * math.comb(NUM_TOKENS, key.count(False)))
+        for key, value in values.items()
+    )
     assert mean == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-10)
 
 
@@ -57,7 +76,9 @@ def test_each_row_has_a_bernoulli_rate_of_its_own_drawn_uniformly(generator):
     for _ in range(100):
         value = objectives.bernoulli_rate(model, torch.zeros(2, 40_000), generator=generator).item()
         rates.append((~model.asked.pop()).double().mean(-1).flatten())
-        spread = ((1 - rates[-1]) / (rates[-1] * 40_000)).sqrt()  # of (tokens masked) / (rate D), about 1
+        spread = (
+            (1 - rates[-1]) / (rates[-1] * 40_000)
+        ).sqrt()  # of (tokens masked) / (rate D), about 1
         assert value / 40_000 == pytest.approx(-1, abs=5 * spread.max().item() + 1e-6)
     assert stats.kstest(torch.cat(rates), "uniform").pvalue > 0.01
     assert stats.spearmanr(*zip(*rates, strict=True)).pvalue > 0.01
@@ -66,7 +87,12 @@ def test_each_row_has_a_bernoulli_rate_of_its_own_drawn_uniformly(generator):
 def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator, monkeypatch):
     """A mask of no token counts as zero."""
     (model, _, rows), rate = problem, 0.3
-    draws = watch(lambda g: objectives.bernoulli_rate(model, rows, rate=rate, generator=g), generator, 100, monkeypatch)
+    draws = watch(
+        lambda g: objectives.bernoulli_rate(model, rows, rate=rate, generator=g),
+        generator,
+        100,
+        monkeypatch,
+    )
     for observed, value in draws:
         total = model.conditional_log_prob(rows, observed[0]).sum(-1).mean().item()
         assert value.item() == pytest.approx(total / rate, abs=1e-10)
@@ -79,9 +105,14 @@ def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator,
 def test_rows_of_different_length(draw, generator):
     """Tokens cost as many nats as are masked: a row of L tokens scores -L (L + 1) / 2 on average."""
     lengths = torch.arange(1, 6).repeat(2000)
-    model, x = Says(5, lambda x, observed: -(~observed).sum(-1, keepdim=True).double()), torch.zeros(len(lengths), 5)
+    model, x = (
+        Says(5, lambda x, observed: -(~observed).sum(-1, keepdim=True).double()),
+        torch.zeros(len(lengths), 5),
+    )
     value = draw(model, x, lengths=lengths, generator=generator)
-    assert (model.asked[0] | (torch.arange(5) < lengths[:, None])).all()  # what is no token is not masked
+    assert (
+        model.asked[0] | (torch.arange(5) < lengths[:, None])
+    ).all()  # what is no token is not masked
     assert value.item() == pytest.approx(-7, abs=0.2 if draw is objectives.stratified_size else 0.5)
 
 
@@ -93,21 +124,33 @@ def test_sums_are_in_float32_where_answers_are_not(generator):
     assert value.item() == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(("draw", "given", "sizes", "shared"), [
-    ("fixed_size", dict(size=3, num_masks=2, share_masks=True), [3, 3], True),
-    ("fixed_size", dict(size=3, num_masks=2, share_masks=False), [3, 3], False),
-    ("uniform_size", dict(num_masks=20, share_masks=False), None, False),
-    ("every_size", dict(num_masks=2), [1, 2, 3, 4, 1, 2, 3, 4], True),
-])
+@pytest.mark.parametrize(
+    ("draw", "given", "sizes", "shared"),
+    [
+        ("fixed_size", dict(size=3, num_masks=2, share_masks=True), [3, 3], True),
+        ("fixed_size", dict(size=3, num_masks=2, share_masks=False), [3, 3], False),
+        ("uniform_size", dict(num_masks=20, share_masks=False), None, False),
+        ("every_size", dict(num_masks=2), [1, 2, 3, 4, 1, 2, 3, 4], True),
+    ],
+)
 def test_masks_are_shared_or_each_rows_own(draw, given, sizes, shared, generator, monkeypatch):
     """The value is D times the mean score over masks and rows; `every_size` meets each size equally often."""
     model = PPCA(torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64), 0.5)
     rows, objective = model.sample(30, generator=generator), getattr(objectives, draw)
-    (observed, value), = watch(lambda g: objective(model, rows, **given, generator=g), generator, 1, monkeypatch)
+    ((observed, value),) = watch(
+        lambda g: objective(model, rows, **given, generator=g), generator, 1, monkeypatch
+    )
     masks = observed[:, None] if shared else observed
     size = (~masks).sum(-1)
-    assert masks.shape[1:] == (1 if shared else 30, NUM_TOKENS) and len(masks.flatten(0, 1).unique(dim=0)) > 1
-    assert set(size.flatten().tolist()) == {*SIZES} if sizes is None else (size == torch.tensor(sizes)[:, None]).all()
+    assert (
+        masks.shape[1:] == (1 if shared else 30, NUM_TOKENS)
+        and len(masks.flatten(0, 1).unique(dim=0)) > 1
+    )
+    assert (
+        set(size.flatten().tolist()) == {*SIZES}
+        if sizes is None
+        else (size == torch.tensor(sizes)[:, None]).all()
+    )
     scores = model.conditional_log_prob(rows, masks).sum(-1) / size
     assert value.item() == pytest.approx(NUM_TOKENS * scores.mean().item(), abs=1e-11)
 
@@ -118,19 +161,25 @@ class Echo:
     num_tokens, vocab_size = NUM_TOKENS, 3
 
     def vocabulary_log_prob(self, x, observed):
-        return torch.where(observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0)
+        return torch.where(
+            observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0
+        )
 
 
 def test_eighty_ten_ten_is_scored_where_it_is_asked(generator):
     """Tokens 2 of words 0, 1, 2: a masked one echoes -1, another word w echoes w + 2, one left as it is 4."""
-    value = objectives.eighty_ten_ten(Echo(), torch.full((20_000, NUM_TOKENS), 2.0), 2, generator=generator)
+    value = objectives.eighty_ten_ten(
+        Echo(), torch.full((20_000, NUM_TOKENS), 2.0), 2, generator=generator
+    )
     expected, spread = 0.8 * -1 + 0.1 * (1 + 2) + 0.1 * 4, 1.7
     assert value.item() / NUM_TOKENS == pytest.approx(expected, abs=4 * spread / math.sqrt(40_000))
 
 
 def draw(function, *given, **options):
     """call(model, data, generator) of something that draws at random."""
-    return lambda model, data, generator: function(model, data, *given, **options, generator=generator)
+    return lambda model, data, generator: function(
+        model, data, *given, **options, generator=generator
+    )
 
 
 def echoed(model, data, *, generator):
@@ -145,28 +194,40 @@ DRAWS = {  # everything of the theorem that does
     "bernoulli_rate": draw(objectives.bernoulli_rate),
     "a fixed bernoulli_rate": draw(objectives.bernoulli_rate, rate=0.5),
     "stratified_size": draw(objectives.stratified_size),
-    "stratified_size, lengths": draw(objectives.stratified_size, lengths=torch.tensor([1, 2, 3, 4, 4, 4])),
-    "bernoulli_rate, lengths": draw(objectives.bernoulli_rate, lengths=torch.tensor([1, 2, 3, 4, 4, 4])),
+    "stratified_size, lengths": draw(
+        objectives.stratified_size, lengths=torch.tensor([1, 2, 3, 4, 4, 4])
+    ),
+    "bernoulli_rate, lengths": draw(
+        objectives.bernoulli_rate, lengths=torch.tensor([1, 2, 3, 4, 4, 4])
+    ),
     "eighty_ten_ten": draw(echoed),
     "score_curve": lambda *given: draw(score_curve)(*given).mean,
     "score_curve, own masks": lambda *given: draw(score_curve, share_masks=False)(*given).rows,
     "estimate_area": lambda *given: draw(estimate_area, 2)(*given)[0],
-    "estimate_area by orders": lambda *given: draw(estimate_area, 8 * NUM_TOKENS, by_orders=True)(*given)[0],
+    "estimate_area by orders": lambda *given: draw(estimate_area, 8 * NUM_TOKENS, by_orders=True)(
+        *given
+    )[0],
     "order_spread": draw(order_spread, num_orders=3),
-    "exact_curve": lambda model, data, generator: exact_curve(model, data).rows,  # its masks travel too
+    "exact_curve": lambda model, data, generator: (
+        exact_curve(model, data).rows
+    ),  # its masks travel too
 }
 
 
 @pytest.mark.parametrize("name", [*DRAWS, "uniform_size of a summary"])
 def test_a_draw_happens_at_the_generator_and_goes_to_the_data(name, elsewhere):
     """Data on another device than the generator: the same numbers, on the data's device."""
-    weight = torch.randn(NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    weight = torch.randn(
+        NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64
+    )
     rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
     call = DRAWS[name.removesuffix(" of a summary")]
 
     def value(weight, rows, generator):
         model = PPCA(weight, 0.5)
-        return call(model, summarise(model, rows) if "summary" in name else rows, generator.manual_seed(3))
+        return call(
+            model, summarise(model, rows) if "summary" in name else rows, generator.manual_seed(3)
+        )
 
     here = value(weight, rows, torch.Generator())
     assert np.array_equal(here, value(weight, rows, torch.Generator()))

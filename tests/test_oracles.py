@@ -17,15 +17,26 @@ DRAW = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
 def gaussian(num_tokens, num_latents):
     weight, mean = torch.randn(num_tokens, num_latents, **DRAW), torch.randn(num_tokens, **DRAW)
-    return PPCA(weight, 0.3, mean), torch.randn(3, num_tokens, **DRAW), functools.partial(
-        oracles.gaussian_marginal, mean.numpy(), oracles.ppca_covariance(weight.numpy(), 0.3))
+    return (
+        PPCA(weight, 0.3, mean),
+        torch.randn(3, num_tokens, **DRAW),
+        functools.partial(
+            oracles.gaussian_marginal, mean.numpy(), oracles.ppca_covariance(weight.numpy(), 0.3)
+        ),
+    )
 
 
 def mixture(*probs):
     weights = [0.5, 0.3, 0.2]
     table = oracles.bernoulli_table(weights, probs)
-    model = BernoulliMixture(*(torch.tensor(values, dtype=torch.float64) for values in (weights, probs)))
-    return model, torch.tensor(list(table)).double(), functools.partial(oracles.table_marginal, table)
+    model = BernoulliMixture(
+        *(torch.tensor(values, dtype=torch.float64) for values in (weights, probs))
+    )
+    return (
+        model,
+        torch.tensor(list(table)).double(),
+        functools.partial(oracles.table_marginal, table),
+    )
 
 
 def hidden_markov(num_states, vocab_size, num_tokens):
@@ -33,8 +44,11 @@ def hidden_markov(num_states, vocab_size, num_tokens):
     chances = [torch.randn(shape, **DRAW).softmax(-1) for shape in shapes]
     table = oracles.sequence_table(*(chance.numpy() for chance in chances), num_tokens)
     model = HiddenMarkovModel(*chances, num_tokens)
-    return model, torch.tensor(list(table)).double()[[0, 77, 140, 242]], functools.partial(
-        oracles.table_marginal, table)
+    return (
+        model,
+        torch.tensor(list(table)).double()[[0, 77, 140, 242]],
+        functools.partial(oracles.table_marginal, table),
+    )
 
 
 def density(z, weight, bias, row, tokens):
@@ -51,12 +65,18 @@ def linear_vae(num_tokens):
         whole, _ = integrate.quad(density, -10, 10, given, epsabs=1e-13, limit=200)
         return math.log(whole / math.sqrt(2 * math.pi))
 
-    return LinearVAE(weight, bias, disc_rule(0.05, 8.0, 1)), torch.tensor([[1.0, 0, 1, 1, 0]]).double(), marginal
+    return (
+        LinearVAE(weight, bias, disc_rule(0.05, 8.0, 1)),
+        torch.tensor([[1.0, 0, 1, 1, 0]]).double(),
+        marginal,
+    )
 
 
 MODELS = {  # a model, some rows, and log p(x_tokens) of a row by other means
     **{f"PPCA D={d} K={k}": gaussian(d, k) for d, k in ((1, 1), (2, 2), (4, 1), (6, 3))},
-    "BernoulliMixture D=4": mixture([0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]),
+    "BernoulliMixture D=4": mixture(
+        [0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]
+    ),
     "BernoulliMixture D=1": mixture([0.3], [0.9], [0.5]),
     "HiddenMarkovModel": hidden_markov(3, 3, 5),
     "LinearVAE": linear_vae(5),
@@ -67,7 +87,9 @@ MODELS = {  # a model, some rows, and log p(x_tokens) of a row by other means
 def test_marginals_conditionals_and_curves_are_those_of_an_oracle(name):
     """Every mask of every row: a conditional is the ratio of two marginals, S(x; m) a mean of them."""
     model, rows, marginal = MODELS[name]
-    masks = torch.cat([all_masks(model.num_tokens, size) for size in range(1, model.num_tokens + 1)])
+    masks = torch.cat(
+        [all_masks(model.num_tokens, size) for size in range(1, model.num_tokens + 1)]
+    )
     for row in rows:
         known = functools.cache(lambda tokens, row=row: marginal(row.numpy(), list(tokens)))
 
@@ -77,8 +99,12 @@ def test_marginals_conditionals_and_curves_are_those_of_an_oracle(name):
         assert model.log_prob(row).item() == pytest.approx(known(tuple(range(len(row)))), abs=1e-10)
         for observed in masks:
             seen, masked = (part.nonzero().flatten().tolist() for part in (observed, ~observed))
-            assert model.log_prob(row, observed).item() == pytest.approx(known(tuple(seen)), abs=1e-10)
+            assert model.log_prob(row, observed).item() == pytest.approx(
+                known(tuple(seen)), abs=1e-10
+            )
             expected = [conditional(token, seen) for token in masked]
-            assert model.conditional_log_prob(row, observed)[masked].tolist() == pytest.approx(expected, abs=1e-10)
+            assert model.conditional_log_prob(row, observed)[masked].tolist() == pytest.approx(
+                expected, abs=1e-10
+            )
         curve = [oracles.score(conditional, len(row), size) for size in range(1, len(row) + 1)]
         assert exact_curve(model, row[None]).mean.tolist() == pytest.approx(curve, abs=1e-10)

@@ -32,13 +32,22 @@ def score(lm, ids, hidden):
     """D times the mean log-probability of what is hidden [n, D], nats [n], mask by mask."""
     model = lm.at_length(len(ids))
     with torch.no_grad():
-        each = [model.conditional_log_prob(ids.double(), ~mask).sum() / mask.sum() for mask in hidden]
+        each = [
+            model.conditional_log_prob(ids.double(), ~mask).sum() / mask.sum() for mask in hidden
+        ]
     return torch.stack(each) * len(ids)
 
 
-@pytest.mark.parametrize(("one", "other", "keys"), [
-    ("the cat sat", "the dog sat", [0, 1, 2]), ("the cat sat on", "a cat sat", [0, 1, 2]),
-    ("a dog ran", "ran", [2]), ("the cat", "on the mat", [2, 0, 1]), ("cat", "a dog", [0, 2])])
+@pytest.mark.parametrize(
+    ("one", "other", "keys"),
+    [
+        ("the cat sat", "the dog sat", [0, 1, 2]),
+        ("the cat sat on", "a cat sat", [0, 1, 2]),
+        ("a dog ran", "ran", [2]),
+        ("the cat", "on the mat", [2, 0, 1]),
+        ("cat", "a dog", [0, 2]),
+    ],
+)
 def test_the_difference_of_areas_is_the_mean_over_shared_keys_and_shares(lm, one, other, keys):
     """Every order of the keys, at the middle of every step of the share: the mean is that of all masks."""
     ids = [lm.encode(text) for text in (one, other)]
@@ -67,15 +76,22 @@ def test_shared_masks_save_passes(lm, generator):
     share, values = draws.rand((400,), None, generator), []
     for keys in ((one, other), (one, [key + 20 for key in other])):
         key = draws.rand((400, 40), None, generator)
-        first, second = (score(lm, part, hide(key[:, own], 1 - share))
-                         for part, own in zip(ids, keys, strict=True))
+        first, second = (
+            score(lm, part, hide(key[:, own], 1 - share))
+            for part, own in zip(ids, keys, strict=True)
+        )
         values.append(first - second)
     assert values[1].var() / values[0].var() > 3
 
 
 def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
-    pairs = [(WILD, "a dog ran"), ("a dog ran", WILD), (WILD, WILD), ("cat", "dog"),
-             (WILD, WILD.replace("mat", "cat"))]
+    pairs = [
+        (WILD, "a dog ran"),
+        ("a dog ran", WILD),
+        (WILD, WILD),
+        ("cat", "dog"),
+        (WILD, WILD.replace("mat", "cat")),
+    ]
     found = compare(lm, iter(pairs), num_passes=3000, generator=generator)
     for (one, other), pair in zip(pairs, found, strict=True):
         truth = exact_area(lm, one) - exact_area(lm, other)
@@ -90,7 +106,9 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     assert not found[2].sure and found[2].difference == 0 and 0 < found[3].error < 0.01
     again = compare(lm, pairs[:1], num_passes=3000, generator=torch.Generator().manual_seed(1))
     assert again[0] == found[0]  # other pairs change nothing
-    least = compare(lm, pairs[-1:], num_passes=2 * STRATA * FIRST + 1, level=1 - 1e-9, generator=generator)[0]
+    least = compare(
+        lm, pairs[-1:], num_passes=2 * STRATA * FIRST + 1, level=1 - 1e-9, generator=generator
+    )[0]
     assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
 
 
@@ -99,9 +117,15 @@ def test_the_interval_is_that_of_a_mixture_of_effects():
     for count in (13, 30, 90):
         t = half_width(count, 1.0, 0.95)
         effect = np.linspace(-8, 8, 4001) * EFFECT
-        density = stats.nct.pdf(t, count - 1, effect * count**0.5) * stats.norm.pdf(effect, scale=EFFECT)
-        assert np.trapezoid(density, effect) / stats.t.pdf(t, count - 1) == pytest.approx(20, rel=1e-4)
-    assert half_width(12, 1.0, 0.95) == math.inf and half_width(9, 1.0, 0.5) < half_width(9, 1.0, 0.8)
+        density = stats.nct.pdf(t, count - 1, effect * count**0.5) * stats.norm.pdf(
+            effect, scale=EFFECT
+        )
+        assert np.trapezoid(density, effect) / stats.t.pdf(t, count - 1) == pytest.approx(
+            20, rel=1e-4
+        )
+    assert half_width(12, 1.0, 0.95) == math.inf and half_width(9, 1.0, 0.5) < half_width(
+        9, 1.0, 0.8
+    )
 
 
 @pytest.mark.parametrize(("noisy", "most"), [(STRATA, 0.05), (1, 0.06)])
@@ -112,21 +136,26 @@ def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
     """
     rng, rounds = np.random.default_rng(1), np.arange(1, 201)
     value = (rng.gamma(noisy, size=(3000, 200)) - noisy) / noisy  # the mean of as many exponentials
-    mean = (value.cumsum(1) / rounds)[:, FIRST - 1:]
-    square = ((value**2).cumsum(1) / rounds)[:, FIRST - 1:] - mean**2
-    error = np.sqrt(square / (rounds - 1)[FIRST - 1:])
-    width = [half_width(int(count), 1.0, 0.95) for count in rounds[FIRST - 1:]]
+    mean = (value.cumsum(1) / rounds)[:, FIRST - 1 :]
+    square = ((value**2).cumsum(1) / rounds)[:, FIRST - 1 :] - mean**2
+    error = np.sqrt(square / (rounds - 1)[FIRST - 1 :])
+    width = [half_width(int(count), 1.0, 0.95) for count in rounds[FIRST - 1 :]]
     assert 0.005 < (abs(mean) > error * width).any(1).mean() < most
 
 
 def test_single_mutants_are_those_of_a_loop(lm):
     """Each mutant by itself, under the masks that all share; masked marginals are differences of one hole."""
     words, passes = ["cat", "dog", "mat"], 8
-    found = single_mutants(lm, WILD, words, num_passes=passes, generator=torch.Generator().manual_seed(3))
+    found = single_mutants(
+        lm, WILD, words, num_passes=passes, generator=torch.Generator().manual_seed(3)
+    )
     assert single_mutants(lm, "the cat", words, generator=torch.Generator()).areas.shape == (2, 3)
     generator, ids = torch.Generator().manual_seed(3), lm.encode(WILD)
     share, weight = shares(2, passes // 2, len(ids), generator)
-    hidden, weight = hide(draws.rand((passes, len(ids)), None, generator), share.flatten()), weight.flatten()
+    hidden, weight = (
+        hide(draws.rand((passes, len(ids)), None, generator), share.flatten()),
+        weight.flatten(),
+    )
     for j in range(len(ids)):
         for v, word in enumerate(words):
             mutant = ids.clone()
@@ -136,21 +165,44 @@ def test_single_mutants_are_those_of_a_loop(lm):
             error = value.view(2, -1).diff(dim=0).square().sum().sqrt() / passes
             assert found.errors[j, v].item() == pytest.approx(error.item(), abs=1e-9)
             holes = score(lm, mutant, torch.eye(6).bool()) - score(lm, ids, torch.eye(6).bool())
-            assert found.masked_marginals[j, v].item() == pytest.approx(holes[j].item() / 6, abs=1e-9)
+            assert found.masked_marginals[j, v].item() == pytest.approx(
+                holes[j].item() / 6, abs=1e-9
+            )
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    (lambda lm, g: compare(lm, [], generator=g), "list of at least one text"),
-    (lambda lm, g: compare(lm, ("ab", "cd"), generator=g), "list of pairs, two texts each"),
-    (lambda lm, g: compare(lm, [("cat", "dog", "mat"), ("cat",)], generator=g), "list of pairs, two texts each"),
-    (lambda lm, g: lm.blocks("the cat", 3), "list of texts, got the text 'the cat'"),
-    (lambda lm, g: lm.areas(["cat"], 0, error=1.0, generator=g), "at least 1, got 0"),
-    (lambda lm, g: compare(lm, [("cat", "dog")], num_passes=207, generator=g), "at least 208, got 207"),
-    (lambda lm, g: compare(lm, [("cat", "dog")], level=1, generator=g), r"level must lie in \(0, 1\), got 1"),
-    (lambda lm, g: single_mutants(lm, WILD, ["cat", "the cat"], generator=g), "words must be single tokens"),
-    (lambda lm, g: single_mutants(lm, WILD, [], generator=g), "words must be single tokens, at least one"),
-    (lambda lm, g: single_mutants(lm, WILD, ["cat"], num_passes=6, generator=g), "must be a multiple of 4"),
-])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda lm, g: compare(lm, [], generator=g), "list of at least one text"),
+        (lambda lm, g: compare(lm, ("ab", "cd"), generator=g), "list of pairs, two texts each"),
+        (
+            lambda lm, g: compare(lm, [("cat", "dog", "mat"), ("cat",)], generator=g),
+            "list of pairs, two texts each",
+        ),
+        (lambda lm, g: lm.blocks("the cat", 3), "list of texts, got the text 'the cat'"),
+        (lambda lm, g: lm.areas(["cat"], 0, error=1.0, generator=g), "at least 1, got 0"),
+        (
+            lambda lm, g: compare(lm, [("cat", "dog")], num_passes=207, generator=g),
+            "at least 208, got 207",
+        ),
+        (
+            lambda lm, g: compare(lm, [("cat", "dog")], level=1, generator=g),
+            r"level must lie in \(0, 1\), got 1",
+        ),
+        (
+            lambda lm, g: single_mutants(lm, WILD, ["cat", "the cat"], generator=g),
+            "words must be single tokens",
+        ),
+        (
+            lambda lm, g: single_mutants(lm, WILD, [], generator=g),
+            "words must be single tokens, at least one",
+        ),
+        (
+            lambda lm, g: single_mutants(lm, WILD, ["cat"], num_passes=6, generator=g),
+            "must be a multiple of 4",
+        ),
+    ],
+)
 def test_what_cannot_be_compared_is_refused(lm, generator, call, message):
     with pytest.raises(ValueError, match=message):
         call(lm, generator)

@@ -51,14 +51,19 @@ def published(tmp_path_factory):
     config = yaml.safe_load((ROOT / "_config.yml").read_text())
     config["sphinx"]["local_extensions"] = {"book_launch": str(ROOT / "book" / "_ext")}
     extensions = config["sphinx"]["config"]["extensions"]
-    extensions[:] = [name for name in extensions if name == "book_launch" or not name.startswith("book_")]
+    extensions[:] = [
+        name for name in extensions if name == "book_launch" or not name.startswith("book_")
+    ]
     (root / "_config.yml").write_text(yaml.safe_dump(config))
     (root / "_toc.yml").write_text(f"format: jb-book\nroot: {CHAPTER}\n")
     (root / "notebooks").mkdir()
     chapter = jupytext.read(ROOT / f"{CHAPTER}.md")
     chapter.metadata.pop("myst")
-    chapter.cells = [nbformat.v4.new_markdown_cell("# One"), nbformat.v4.new_code_cell("6 * 7"),
-                     nbformat.v4.new_markdown_cell(DIRECTIVES)]
+    chapter.cells = [
+        nbformat.v4.new_markdown_cell("# One"),
+        nbformat.v4.new_code_cell("6 * 7"),
+        nbformat.v4.new_markdown_cell(DIRECTIVES),
+    ]
     for suffix, form in ((".md", "md:myst"), (".ipynb", "ipynb")):
         jupytext.write(chapter, root / f"{CHAPTER}{suffix}", fmt=form)
     command = [Path(sys.executable).with_name("jupyter-book"), "build", "-q", root]
@@ -70,20 +75,35 @@ def published(tmp_path_factory):
 def test_a_page_that_is_passed_on_says_what_it_is(published):
     soup = BeautifulSoup((published / f"{CHAPTER}.html").read_text(), "html.parser")
     said = {tag["property"]: tag["content"] for tag in soup.select("meta[property]")}
-    assert said["og:title"] == "One" and said["og:url"] == f"https://some-one.github.io/some.book/{CHAPTER}.html"
+    assert (
+        said["og:title"] == "One"
+        and said["og:url"] == f"https://some-one.github.io/some.book/{CHAPTER}.html"
+    )
     folder, picture = said["og:image"].rsplit("/", 1)
-    assert folder == "https://some-one.github.io/some.book/_static" and (ROOT / "book" / "_static" / picture).is_file()
+    assert (
+        folder == "https://some-one.github.io/some.book/_static"
+        and (ROOT / "book" / "_static" / picture).is_file()
+    )
 
 
 def test_buttons_lead_to_downloads_and_where_the_book_is_kept(published):
     soup = BeautifulSoup((published / f"{CHAPTER}.html").read_text(), "html.parser")
-    found = {link.get_text().strip(): link["href"] for link in soup.select(".article-header-buttons a[href]")}
-    assert all((published / "notebooks" / found.pop(kind)).resolve().is_file() for kind in (".md", ".ipynb"))
+    found = {
+        link.get_text().strip(): link["href"]
+        for link in soup.select(".article-header-buttons a[href]")
+    }
+    assert all(
+        (published / "notebooks" / found.pop(kind)).resolve().is_file()
+        for kind in (".md", ".ipynb")
+    )
     assert found.pop("Open issue").startswith(f"{REPOSITORY}/issues/new")
     assert found == {
-        "Binder": "https://mybinder.org/v2/gh/some-one/some.book/trunk?urlpath=" + quote(
+        "Binder": "https://mybinder.org/v2/gh/some-one/some.book/trunk?urlpath="
+        + quote(
             f"git-pull?repo={quote(REPOSITORY, safe='')}&branch=gh-pages&urlpath="
-            f"{quote(f'lab/tree/some.book/_sources/{CHAPTER}.ipynb', safe='')}", safe=""),
+            f"{quote(f'lab/tree/some.book/_sources/{CHAPTER}.ipynb', safe='')}",
+            safe="",
+        ),
         "Repository": REPOSITORY,
         "Suggest edit": f"{REPOSITORY}/edit/trunk/{CHAPTER}.md",
     }
@@ -94,13 +114,22 @@ def test_a_published_notebook_can_be_read_where_only_markdown_is_known(published
     top, *others = [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
     page = f"https://some-one.github.io/some.book/{CHAPTER}.html"
     assert page in top and "Masked pre-training, in numbers" in top
-    one, two = f"[(1)]({page}#equation-eq-one)", f"[the second section]({page}#here), [that]({page}#here)"
+    one, two = (
+        f"[(1)]({page}#equation-eq-one)",
+        f"[the second section]({page}#here), [that]({page}#here)",
+    )
     assert others[-1].split("\n\n") == [
-        "## Two", "$$\n1 + 1 = 2 \\tag{1}\n$$", f"See {one} and {two}, $f[x](t)$.", "> **Note**\n>\n> A word.",
-        "> **Theorem 1 (Two)**\n>\n> Of $1 + 1$ is said:\n>\n> $$ 2 < 3 $$"]
+        "## Two",
+        "$$\n1 + 1 = 2 \\tag{1}\n$$",
+        f"See {one} and {two}, $f[x](t)$.",
+        "> **Note**\n>\n> A word.",
+        "> **Theorem 1 (Two)**\n>\n> Of $1 + 1$ is said:\n>\n> $$ 2 < 3 $$",
+    ]
 
 
-def test_a_published_notebook_has_no_role_and_no_directive_and_its_drawings_are_images_with_words(built_site):
+def test_a_published_notebook_has_no_role_and_no_directive_and_its_drawings_are_images_with_words(
+    built_site,
+):
     paths = sorted((built_site / "_sources" / "notebooks").glob("*.ipynb"))
     assert len(paths) == len(list((ROOT / "notebooks").glob("*.md")))
     for path in paths:
@@ -110,10 +139,20 @@ def test_a_published_notebook_has_no_role_and_no_directive_and_its_drawings_are_
         left = r"\{[a-z:]+\}`|^:::|^```+\{|^:label:|^\([\w-]+\)="
         assert not re.findall(left, words, re.MULTILINE), path.name
         assert not re.findall(r"\]\((?!https?:)[\w#]", words), path.name
-        formulas = [found for part in re.split(r"\n>? *\n", words) for found in re.findall(r"\$\$?[^$]+\$\$?", part)]
-        assert not any("\n>" in found for found in formulas), path.name  # the sign of a quotation would be part of it
-        shown = [output.data.get("text/html", "") for cell in notebook.cells for output in cell.get("outputs", [])
-                 if "data" in output]
+        formulas = [
+            found
+            for part in re.split(r"\n>? *\n", words)
+            for found in re.findall(r"\$\$?[^$]+\$\$?", part)
+        ]
+        assert not any("\n>" in found for found in formulas), (
+            path.name
+        )  # the sign of a quotation would be part of it
+        shown = [
+            output.data.get("text/html", "")
+            for cell in notebook.cells
+            for output in cell.get("outputs", [])
+            if "data" in output
+        ]
         first = BeautifulSoup("".join(shown), "html.parser").select("p > img:first-child")
         assert first and all(len(image["alt"].split()) > 5 for image in first), path.name
         assert "<svg" not in str(notebook.cells), path.name
@@ -129,10 +168,16 @@ def test_the_site_is_the_only_commit_of_its_branch(tmp_path):
     (book / "_build" / "html" / ".gitignore").write_text("*.js\n")
     (book / "_build" / "html" / "_static" / "a.js").write_text("1")
     subprocess.run(["git", "init", "--quiet", "--bare", bare], check=True)
-    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message=One"],
-                  ["remote", "add", "origin", str(bare)]):
+    for words in (
+        ["init", "--quiet"],
+        ["add", "."],
+        ["commit", "--quiet", "--message=One"],
+        ["remote", "add", "origin", str(bare)],
+    ):
         subprocess.run([*git, *words], cwd=book, check=True)
-    who = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    who = {
+        f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
     for page in ("first", "second"):
         (book / "_build" / "html" / "index.html").write_text(page)
         subprocess.run(["make", "push"], cwd=book, env=os.environ | who, check=True)
@@ -140,10 +185,20 @@ def test_the_site_is_the_only_commit_of_its_branch(tmp_path):
     def said(*words, where=bare):
         return subprocess.check_output(["git", *words], cwd=where, text=True).strip()
 
-    assert said("log", "--format=%s", "gh-pages") == f"The site of {said('rev-parse', '--short', 'HEAD', where=book)}"
+    assert (
+        said("log", "--format=%s", "gh-pages")
+        == f"The site of {said('rev-parse', '--short', 'HEAD', where=book)}"
+    )
     assert set(said("ls-tree", "-r", "--name-only", "gh-pages").split()) == {
-        ".gitignore", ".nojekyll", "_static/a.js", "index.html"}
-    assert said("show", "gh-pages:index.html") == "second" and said("status", "--porcelain", where=book) == ""
+        ".gitignore",
+        ".nojekyll",
+        "_static/a.js",
+        "index.html",
+    }
+    assert (
+        said("show", "gh-pages:index.html") == "second"
+        and said("status", "--porcelain", where=book) == ""
+    )
 
 
 def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
@@ -156,10 +211,17 @@ def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
             steps = job["steps"]
             if "write" in job.get("permissions", {}).values():
                 writers.append((path.stem, name))
-                assert [step["run"].split()[:2] for step in steps if "run" in step] == [["gh", "run"], ["make", "push"]]
-                assert [step["uses"].split("@")[0] for step in steps if "uses" in step] == ["actions/checkout"]
+                assert [step["run"].split()[:2] for step in steps if "run" in step] == [
+                    ["gh", "run"],
+                    ["make", "push"],
+                ]
+                assert [step["uses"].split("@")[0] for step in steps if "uses" in step] == [
+                    "actions/checkout"
+                ]
             else:
-                [checkout] = [step for step in steps if step.get("uses", "").startswith("actions/checkout@")]
+                [checkout] = [
+                    step for step in steps if step.get("uses", "").startswith("actions/checkout@")
+                ]
                 assert checkout["with"]["persist-credentials"] is False, (path.name, name)
     assert writers == [("publish", "push")]
 
@@ -167,8 +229,23 @@ def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
 def test_binder_gets_what_a_reader_needs():
     lines = (ROOT / ".binder" / "requirements.txt").read_text().splitlines()
     wanted = {re.split("[=[]", line)[0] for line in lines if re.match("[a-z]", line)}
-    assert {"torch", "jupytext", "ipykernel", "nbgitpuller"} <= wanted and "-c ../constraints.txt" in lines
-    assert not wanted & {"mypy", "ruff", "zizmor", "typos", "playwright", "twine", "jupyter-book", "pytest", "uv"}
+    assert {
+        "torch",
+        "jupytext",
+        "ipykernel",
+        "nbgitpuller",
+    } <= wanted and "-c ../constraints.txt" in lines
+    assert not wanted & {
+        "mypy",
+        "ruff",
+        "zizmor",
+        "typos",
+        "playwright",
+        "twine",
+        "jupyter-book",
+        "pytest",
+        "uv",
+    }
     assert not any(line.startswith("-r") for line in lines)
 
 

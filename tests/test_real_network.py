@@ -16,17 +16,26 @@ from benchmarks import real_network
 from mptlml_book import report
 from mptlml_book.studies import real_network as study
 
-NEEDS = {name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
-         for name in ("antiberty", "anarci")}
+NEEDS = {
+    name: pytest.mark.skipif(
+        importlib.util.find_spec(name) is None, reason=f"{name} is not installed"
+    )
+    for name in ("antiberty", "anarci")
+}
 
 
 def tiny():
     """A small random network that reads residues."""
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *study.RESIDUES]
-    return random_network(BertTokenizer({word: k for k, word in enumerate(words)}, do_lower_case=False))
+    return random_network(
+        BertTokenizer({word: k for k, word in enumerate(words)}, do_lower_case=False)
+    )
 
 
-TEXTS = [study.spaced(s) for s in ("ACDEFG", "ACDEFGH", "CCDE", "WYWYWYWY", "ACACAC", "LMNP", "QRSTV", "ACDQ", "KLM")]
+TEXTS = [
+    study.spaced(s)
+    for s in ("ACDEFG", "ACDEFGH", "CCDE", "WYWYWYWY", "ACACAC", "LMNP", "QRSTV", "ACDQ", "KLM")
+]
 
 
 def test_identity_is_one_minus_the_edit_distance_over_the_longer():
@@ -39,8 +48,10 @@ def test_identity_is_one_minus_the_edit_distance_over_the_longer():
 def test_training_genes_are_far_from_every_human_gene():
     """Columns of the alignment would not do: the same rhesus gene stands one column on from the 16th."""
     human, others = study.germline_genes(study._folder("anarci"))
-    assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(study.RESIDUES)
-    rhesus = ("EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT")
+    assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(
+        study.RESIDUES
+    )
+    rhesus = "EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT"
     assert rhesus in others and study.identity([rhesus], human).max() > study.CEILING
     sequences = study.load_sequences()
     kept = [text.replace(" ", "") for text in sequences.trained]
@@ -76,13 +87,19 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     lm = saved_network(tmp_path, " ".join(study.RESIDUES))
     monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
     found = study.load_network()
-    assert (found.source, found.is_real, found.lm.vocab_size) == (str(tmp_path), False, lm.vocab_size)
+    assert (found.source, found.is_real, found.lm.vocab_size) == (
+        str(tmp_path),
+        False,
+        lm.vocab_size,
+    )
 
 
 def test_a_table_by_position_counts_residues_where_they_stand():
     texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
     [found] = study.by_position(texts, [other])
-    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])  # no text has a third
+    np.testing.assert_allclose(
+        np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5]
+    )  # no text has a third
 
 
 def test_a_mixture_of_genes_is_a_distribution():
@@ -97,7 +114,13 @@ def test_a_lookup_answers_as_its_mixture_does():
     """Against ratios of sums over all sequences; and the steps of a curve add up to the log-probability."""
     texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
     every = [*product("AC", repeat=3)]
-    joint = dict(zip(every, np.exp(np.sum(study.by_genes(texts, [*map(" ".join, every)], 0.7), 1)), strict=True))
+    joint = dict(
+        zip(
+            every,
+            np.exp(np.sum(study.by_genes(texts, [*map(" ".join, every)], 0.7), 1)),
+            strict=True,
+        )
+    )
     own, (kept,) = ("C", "A", "A"), study._kept(texts, ["C A A"], 0.7)
 
     def total(places):
@@ -108,14 +131,20 @@ def test_a_lookup_answers_as_its_mixture_does():
         for j, found in enumerate(study.given(kept, np.array([hidden]))[0]):
             if hidden[j]:
                 assert found == pytest.approx(np.log(total([*seen, j]) / total(seen)))
-    curve = dict(zip(study.RATES, study.looked_up(texts, ["C A A"], 0.7, num_masks=4000)[0], strict=True))
-    assert curve[0.01] + curve[0.6] + curve[1.0] == pytest.approx(np.log(joint[own]), abs=0.03)  # 1, 2, 3 of 3
+    curve = dict(
+        zip(study.RATES, study.looked_up(texts, ["C A A"], 0.7, num_masks=4000)[0], strict=True)
+    )
+    assert curve[0.01] + curve[0.6] + curve[1.0] == pytest.approx(
+        np.log(joint[own]), abs=0.03
+    )  # 1, 2, 3 of 3
 
 
 def test_another_answers_where_much_is_masked():
     """A flat curve of -1 for 10 residues: from 80% on, three sizes, answers of -3 cost 2 each."""
     curves = np.ones((2, 1, len(study.RATES)))
-    np.testing.assert_allclose(study.answered_from(0.8, -curves, np.array([10]), -3 * curves[0]), [[-6], [-6]])
+    np.testing.assert_allclose(
+        study.answered_from(0.8, -curves, np.array([10]), -3 * curves[0]), [[-6], [-6]]
+    )
 
 
 def trained(scheme, seed):
@@ -136,9 +165,11 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
     """Of eight texts, filled up with padding."""
     seen = {"one": [], "two": []}
     for name, batches in seen.items():
+
         def scheme(view, rows, *, lengths, generator, batches=batches):
             batches.append((rows.tolist(), lengths.tolist()))
             return 0 * sum(weight.sum() for weight in view.lm.model.parameters())
+
         monkeypatch.setitem(study.SCHEMES, name, scheme)
         study.fine_tune(tiny(), TEXTS, name, seed=5, num_steps=3)
     monkeypatch.setattr(study, "NUM_STEPS", 3)
@@ -146,22 +177,40 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
     assert read == [[*filter(None, row)] for rows, _ in seen["one"] for row in rows]
     assert seen["one"] == seen["two"] and len({str(batch) for batch in seen["one"]}) == 3
     rows, lengths = seen["one"][0]
-    assert [sum(map(bool, row)) for row in rows] == lengths and len(rows) == 8 and len(set(lengths)) > 1
+    assert (
+        [sum(map(bool, row)) for row in rows] == lengths
+        and len(rows) == 8
+        and len(set(lengths)) > 1
+    )
 
 
-@pytest.mark.parametrize(("name", "steps", "schemes"), [
-    ("repair", study.NUM_STEPS, study.SCHEMES), ("longer", 2 * study.NUM_STEPS, study.SCHEMES),
-    ("control", real_network.EQUAL_STEPS, ["fixed 15%"]), ("scratch", 4 * study.NUM_STEPS, ["uniform sizes"])])
+@pytest.mark.parametrize(
+    ("name", "steps", "schemes"),
+    [
+        ("repair", study.NUM_STEPS, study.SCHEMES),
+        ("longer", 2 * study.NUM_STEPS, study.SCHEMES),
+        ("control", real_network.EQUAL_STEPS, ["fixed 15%"]),
+        ("scratch", 4 * study.NUM_STEPS, ["uniform sizes"]),
+    ],
+)
 def test_the_stored_runs_are_those_of_the_settings(name, steps, schemes):
     stored = pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
     ends = stored[stored["step"] == steps].groupby(["scheme", "seed"])
-    assert set(ends.groups) == set(product(schemes, real_network.SEEDS)) and set(real_network.COLUMNS) < set(stored)
+    assert set(ends.groups) == set(product(schemes, real_network.SEEDS)) and set(
+        real_network.COLUMNS
+    ) < set(stored)
     assert set(ends.gene.nunique()) == {study.NUM_GENES}
 
 
 def test_letters_mark_what_is_right():
-    soup = BeautifulSoup(study.letters("SQV", {"before": {1: ("S", 1), 2: ("S", 0)}}).data, "html.parser")
+    soup = BeautifulSoup(
+        study.letters("SQV", {"before": {1: ("S", 1), 2: ("S", 0)}}).data, "html.parser"
+    )
     assert [[*column.stripped_strings] for column in soup.div.find_all(recursive=False)] == [
-        ["gene", "before"], ["S", "S"], ["Q", "S"], ["V"]]
+        ["gene", "before"],
+        ["S", "S"],
+        ["Q", "S"],
+        ["V"],
+    ]
     right, wrong = soup.u, soup.select_one("span > span:last-child")
     assert [right["style"], wrong["style"]] == ["background: #0072b273", "background: #e69f001a"]

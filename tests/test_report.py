@@ -37,17 +37,23 @@ def shown(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     CLAIMS.parent.mkdir()
     CLAIMS.write_text(THREE)
-    Path("book", "data_sets.yml").write_text('01_one: {"0a1b2c3d": three texts, "11111111": or others}')
+    Path("book", "data_sets.yml").write_text(
+        '01_one: {"0a1b2c3d": three texts, "11111111": or others}'
+    )
     outputs = []
 
     def display(content, metadata=None, raw=False):
-        assert raw == isinstance(content, dict)  # else Jupyter would show the text of the dictionary
+        assert raw == isinstance(
+            content, dict
+        )  # else Jupyter would show the text of the dictionary
         outputs.append((content, metadata))
 
     monkeypatch.setattr(records, "display", display)
     monkeypatch.setattr(records, "running", SimpleNamespace())
     monkeypatch.setattr(figures, "get_ipython", lambda: None)
-    monkeypatch.setattr(chapter, "MOST_MEGABYTES", math.inf)  # this whole process has run other tests as well
+    monkeypatch.setattr(
+        chapter, "MOST_MEGABYTES", math.inf
+    )  # this whole process has run other tests as well
     claims.claims.cache_clear()
     claims.data_sets.cache_clear()
     with mpl.rc_context():
@@ -69,37 +75,62 @@ def test_a_claim_inside_its_band(value, shown):
     report.claim("a", value, np.float64(0.25))
     report.claim("b", value, spread=0.5, seeds=5, cases=np.int64(4000))
     plain, counted = emitted(shown)
-    assert plain == dict(kind="claim", id="a", value=float(value), stderr=0.25, spread=None, seeds=None, cases=None)
+    assert plain == dict(
+        kind="claim", id="a", value=float(value), stderr=0.25, spread=None, seeds=None, cases=None
+    )
     assert counted == plain | dict(id="b", stderr=None, spread=0.5, seeds=5, cases=4000)
     assert shown[0][0]["text/plain"] == f"claim a: {float(value):.4g} ± 0.25, in its band 1 to 2"
 
 
-@pytest.mark.parametrize(("value", "form", "text"), [
-    (-1.5, ".2f", "−1.50"), (-0.001, ".2f", "0.00"), (4.2e-16, ".0e", "4 × 10⁻¹⁶"), (0, ".0e", "0"),
-    (1.2111e92, ".4e", "1.2111 × 10⁹²"), (1e-10, "g", "1 × 10⁻¹⁰"), (2.5, "+.1f", "+2.5"), (-1234.5, ",.0f", "−1,234"),
-    (7, "d", "7"), (math.inf, "g", "inf"),
-])
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (-1.5, ".2f", "−1.50"),
+        (-0.001, ".2f", "0.00"),
+        (4.2e-16, ".0e", "4 × 10⁻¹⁶"),
+        (0, ".0e", "0"),
+        (1.2111e92, ".4e", "1.2111 × 10⁹²"),
+        (1e-10, "g", "1 × 10⁻¹⁰"),
+        (2.5, "+.1f", "+2.5"),
+        (-1234.5, ",.0f", "−1,234"),
+        (7, "d", "7"),
+        (math.inf, "g", "inf"),
+    ],
+)
 def test_numbers_are_written_as_people_write_them(value, form, text):
     assert claims.number(value, form) == text
 
 
-@pytest.mark.parametrize(("said", "unit", "record", "text"), [
-    ("By", "%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."), ("By", "ratio", {"value": 2}, "By 2.00."),
-    ("By", "nats per row", {"value": 2}, "By 2.00 nats per row."), ("By", None, {"value": 2}, "By 2.00."),
-    ("By", "%", {"reason": "no data"}, "Expected, but not run here: By −3 to 4%."),
-    ("By at most", "%", {"value": 3}, "By at most 3.00%."),
-    ("By at most", "%", {"reason": "no data"}, "Expected, but not run here: By at most 4%."),
-])
+@pytest.mark.parametrize(
+    ("said", "unit", "record", "text"),
+    [
+        ("By", "%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."),
+        ("By", "ratio", {"value": 2}, "By 2.00."),
+        ("By", "nats per row", {"value": 2}, "By 2.00 nats per row."),
+        ("By", None, {"value": 2}, "By 2.00."),
+        ("By", "%", {"reason": "no data"}, "Expected, but not run here: By −3 to 4%."),
+        ("By at most", "%", {"value": 3}, "By at most 3.00%."),
+        ("By at most", "%", {"reason": "no data"}, "Expected, but not run here: By at most 4%."),
+    ],
+)
 def test_a_statement_holds_the_measured_value_or_the_band(said, unit, record, text):
     entry = {"statement": f"{said} {{value}}.", "format": ".2f", "unit": unit, "band": [-3, 4]}
     assert claims.statement(entry, record) == text
 
 
-@pytest.mark.parametrize(("id", "value", "told", "problem"), [
-    *(("a", value, {}, r"Measured .*, the band is \[1, 2\] \(a law\)") for value in (0.999, 2.001, math.nan)),
-    ("a", 1.5, {"seeds": 5}, "its `how` in claims.yml"), ("b", 1.5, {"cases": 5}, "its `how` in claims.yml"),
-    ("b", 1.5, {"seeds": 5, "cases": 0}, "at least 1"), ("a", 1.5, {"stderr": math.nan}, "not JSON compliant"),
-])
+@pytest.mark.parametrize(
+    ("id", "value", "told", "problem"),
+    [
+        *(
+            ("a", value, {}, r"Measured .*, the band is \[1, 2\] \(a law\)")
+            for value in (0.999, 2.001, math.nan)
+        ),
+        ("a", 1.5, {"seeds": 5}, "its `how` in claims.yml"),
+        ("b", 1.5, {"cases": 5}, "its `how` in claims.yml"),
+        ("b", 1.5, {"seeds": 5, "cases": 0}, "at least 1"),
+        ("a", 1.5, {"stderr": math.nan}, "not JSON compliant"),
+    ],
+)
 def test_a_claim_that_cannot_be_stops_the_page(id, value, told, problem, shown):
     with pytest.raises((report.ClaimError, ValueError), match=problem):
         report.claim(id, value, **told)
@@ -108,12 +139,28 @@ def test_a_claim_that_cannot_be_stops_the_page(id, value, told, problem, shown):
 
 def test_the_claims_of_the_book_are_well_formed():
     entries = yaml.safe_load((ROOT / CLAIMS).read_text(encoding="utf-8"))
-    texts = {"id": "[a-z0-9-]+", "chapter": r"\w+", "kind": "|".join(claims.KINDS), "place": ".+", "statement": ".+",
-             "paper": ".+", "unit": ".+", "how": r"([^{}]|\{seeds\}|\{cases\})+", "why": ".+",
-             "run": "both|stored", "data": "any", "format": r"\.\d[efg]",
-             "verdict": "|".join(claims.VERDICTS[:-2])}  # the last two are said by the run
-    fields = {name: {"type": ["string", "null"] if name in ("paper", "unit") else "string", "pattern": f"^({text})\\Z"}
-              for name, text in texts.items()}
+    texts = {
+        "id": "[a-z0-9-]+",
+        "chapter": r"\w+",
+        "kind": "|".join(claims.KINDS),
+        "place": ".+",
+        "statement": ".+",
+        "paper": ".+",
+        "unit": ".+",
+        "how": r"([^{}]|\{seeds\}|\{cases\})+",
+        "why": ".+",
+        "run": "both|stored",
+        "data": "any",
+        "format": r"\.\d[efg]",
+        "verdict": "|".join(claims.VERDICTS[:-2]),
+    }  # the last two are said by the run
+    fields = {
+        name: {
+            "type": ["string", "null"] if name in ("paper", "unit") else "string",
+            "pattern": f"^({text})\\Z",
+        }
+        for name, text in texts.items()
+    }
     fields["band"] = {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}
     needed = [name for name in fields if name not in ("run", "data")]
     entry = {"properties": fields, "required": needed, "additionalProperties": False}
@@ -138,7 +185,9 @@ def test_closing_says_what_the_chapter_cost_and_in_ci_has_a_limit(shown, monkeyp
     report.closing()
     assert shown[-1][0]["text/plain"].startswith("1 of 2 claims checked; ")
     cost = emitted(shown)[-1]
-    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+    largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
     assert 0 <= cost["seconds"] < 60 and 10 < cost["megabytes"] < largest
     assert set(cost["machine"]) == {"system", "architecture", "cores", "gpu"}  # and no one's name
     monkeypatch.setattr(chapter, "MOST_MEGABYTES", 1)
@@ -153,15 +202,26 @@ def test_a_publisher_asks_for_real_data(shown, monkeypatch):
     monkeypatch.setenv("MPTLML_REQUIRE_DATA", "1")
     for _ in range(2):
         report.data_used(some_data())
-    assert emitted(shown) == [{"kind": "data", "source": "texts", "size": "3 texts", "digest": "0a1b2c3d", "note": ""}]
+    assert emitted(shown) == [
+        {"kind": "data", "source": "texts", "size": "3 texts", "digest": "0a1b2c3d", "note": ""}
+    ]
     with pytest.raises(FileNotFoundError, match="MPTLML_REQUIRE_DATA is set: sentences stand in"):
         report.data_used(some_data(note="sentences stand in"))
 
 
-@pytest.mark.parametrize(("kind", "value", "outcome"), [
-    ("before", 1.5, "other data"), ("after", 3.0, "other data"), ("exact", 1.5, "partly"), ("exact", 3.0, "stops"),
-    ("before, run: stored", 1.5, "partly"), ("after, run: both", 3.0, "other data"),
-    ("after, data: any", 1.5, "partly"), ("after, data: any", 3.0, "stops")])
+@pytest.mark.parametrize(
+    ("kind", "value", "outcome"),
+    [
+        ("before", 1.5, "other data"),
+        ("after", 3.0, "other data"),
+        ("exact", 1.5, "partly"),
+        ("exact", 3.0, "stops"),
+        ("before, run: stored", 1.5, "partly"),
+        ("after, run: both", 3.0, "other data"),
+        ("after, data: any", 1.5, "partly"),
+        ("after, data: any", 3.0, "stops"),
+    ],
+)
 def test_on_other_data_a_band_that_was_set_for_some_stops_no_build(kind, value, outcome, shown):
     """An identity holds on any data, and a claim that says so; what is read from a file is inside, a run may not be."""
     CLAIMS.write_text(THREE.replace("kind: before", f"kind: {kind}"))
@@ -189,12 +249,18 @@ def test_a_sentence_that_other_data_do_not_bear_out_is_taken_back(shown):
 def test_glue_keeps_plain_values(shown):
     for name, value in dict(a=3, b="two", c=torch.tensor(2.0), d=np.float64(0.1)).items():
         report.glue(name, value)
-    told = {about["scrapbook"]["name"]: next(iter(content.values())) for content, about in shown if about}
+    told = {
+        about["scrapbook"]["name"]: next(iter(content.values()))
+        for content, about in shown
+        if about
+    }
     assert told == dict(a="3", b="'two'", c="2.0", d="0.1")
 
 
 def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypatch, shown):
-    monkeypatch.setattr(claims, "__file__", str(tmp_path / "elsewhere" / "mptlml_book" / "report" / "claims.py"))
+    monkeypatch.setattr(
+        claims, "__file__", str(tmp_path / "elsewhere" / "mptlml_book" / "report" / "claims.py")
+    )
     monkeypatch.chdir("book")
     path = tmp_path / "book" / "data" / "runs.csv"
     path.parent.mkdir()
@@ -209,11 +275,19 @@ def test_the_book_is_found_from_its_folders_and_nowhere_else(tmp_path, monkeypat
 
 
 def test_the_numbers_of_a_figure_are_a_table(shown):
-    report.figure_data("fig1", {"masks": torch.tensor([1, 10]), "a": ['"x"', None], "b": np.array([1 / 3, math.nan])})
+    report.figure_data(
+        "fig1",
+        {"masks": torch.tensor([1, 10]), "a": ['"x"', None], "b": np.array([1 / 3, math.nan])},
+    )
     report.figure_data("table1", pd.DataFrame({"name": ["a", "b"], "value": [1.5, math.nan]}))
     assert emitted(shown) == [
-        dict(kind="columns", key="fig1", columns=[["masks", [1, 10]], ["a", ['"x"', None]], ["b", [0.33333333, None]]]),
-        dict(kind="columns", key="table1", columns=[["name", ["a", "b"]], ["value", [1.5, None]]])]
+        dict(
+            kind="columns",
+            key="fig1",
+            columns=[["masks", [1, 10]], ["a", ['"x"', None]], ["b", [0.33333333, None]]],
+        ),
+        dict(kind="columns", key="table1", columns=[["name", ["a", "b"]], ["value", [1.5, None]]]),
+    ]
     for columns in ({}, {"a": [1, 2], "b": [1]}, {"a": [math.inf]}):
         with pytest.raises(ValueError, match="equal lengths|Out of range float"):
             report.figure_data("fig1", columns)
@@ -245,34 +319,51 @@ def test_a_moving_figure_is_a_still_with_numbers(shown):
     figure = BeautifulSoup(shown[0][0].data, "html.parser").div
     still, numbers = figure.select_one(".moving-still[role=img]:has(svg)"), figure.script.text
     assert still["aria-label"] == 'Heights, "growing" <fast>'
-    assert json.loads(numbers) == {"a": [1.235, 0], "name": "</script><b>", "range": [0, 1]} and "-0.0" not in numbers
+    assert (
+        json.loads(numbers) == {"a": [1.235, 0], "name": "</script><b>", "range": [0, 1]}
+        and "-0.0" not in numbers
+    )
     assert plt.get_fignums() == []
     with pytest.raises(ValueError, match="Out of range"):
         report.moving("mask", {"a": torch.tensor([1, math.inf])}, draw(), "alt")
 
 
-@pytest.mark.parametrize(("panels", "change", "drawn"), [
-    ((1, 1), None, ["wide", "narrow"]), ((1, 2), None, ["panel", "panel"]), ((2, 2), None, 4 * ["panel"]),
-    ((1, 2), lambda figure: figure.axes[1].imshow([[0, 1]]), ["whole"]),
-    ((1, 2), lambda figure: figure.suptitle("both"), ["whole"]),
-])
-def test_panels_become_pictures_of_their_own_and_a_single_one_is_drawn_for_a_phone_too(panels, change, drawn):
+@pytest.mark.parametrize(
+    ("panels", "change", "drawn"),
+    [
+        ((1, 1), None, ["wide", "narrow"]),
+        ((1, 2), None, ["panel", "panel"]),
+        ((2, 2), None, 4 * ["panel"]),
+        ((1, 2), lambda figure: figure.axes[1].imshow([[0, 1]]), ["whole"]),
+        ((1, 2), lambda figure: figure.suptitle("both"), ["whole"]),
+    ],
+)
+def test_panels_become_pictures_of_their_own_and_a_single_one_is_drawn_for_a_phone_too(
+    panels, change, drawn
+):
     figure = draw(*panels)
     if change:
         change(figure)
     pictures = BeautifulSoup(figures.picture(figure, "key"), "html.parser").select("svg")
-    assert [("whole" if svg.parent.name != "div" else (svg.parent.get("class") or ["panel"])[0])
-            for svg in pictures] == drawn
+    assert [
+        ("whole" if svg.parent.name != "div" else (svg.parent.get("class") or ["panel"])[0])
+        for svg in pictures
+    ] == drawn
     lines = [len(svg.select("path[stroke='#e69f00']")) for svg in pictures]
-    assert lines == ([1] if drawn == ["whole"] else [1, 1] if "wide" in drawn else [1] + [0] * (len(drawn) - 1))
+    assert lines == (
+        [1] if drawn == ["whole"] else [1, 1] if "wide" in drawn else [1] + [0] * (len(drawn) - 1)
+    )
 
 
 def test_lines_are_labelled_at_their_ends_without_overlap():
     figure = draw()
-    axes, = figure.axes
+    (axes,) = figure.axes
     figures.label_lines(axes)
     upper, lower = sorted(axes.texts, key=lambda text: -text.get_window_extent().y0)
-    assert [upper.get_text(), lower.get_text()] == ["upper", "lower"] and upper.get_color() == report.ORANGE
+    assert [upper.get_text(), lower.get_text()] == [
+        "upper",
+        "lower",
+    ] and upper.get_color() == report.ORANGE
     assert upper.get_window_extent().y0 >= lower.get_window_extent().y1
     assert not axes.get_legend_handles_labels()[1]
     plt.close(figure)

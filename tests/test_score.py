@@ -13,7 +13,14 @@ from scipy import stats
 from mptlml import Estimate, ScoreCurve
 from mptlml.masks import all_orders
 from mptlml.models import PPCA, SecondMoment
-from mptlml.score import chain_rule, estimate_area, exact_curve, order_gap, order_spread, score_curve
+from mptlml.score import (
+    chain_rule,
+    estimate_area,
+    exact_curve,
+    order_gap,
+    order_spread,
+    score_curve,
+)
 
 REPEATS = 1000
 LEVEL = 0.95
@@ -29,15 +36,22 @@ every_way = pytest.mark.parametrize("shared", [True, False])
 
 
 # At P = 2 shared masks have one degree of freedom per size, and the interval is cautious.
-@pytest.mark.parametrize(("num_masks", "shared", "most"), [
-    (5, True, {"fixed": LEVEL + NOISE}),
-    (2, True, {"fixed": 0.995}),
-    (1, False, {"sample": LEVEL + NOISE}),
-    (5, False, {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
-])
+@pytest.mark.parametrize(
+    ("num_masks", "shared", "most"),
+    [
+        (5, True, {"fixed": LEVEL + NOISE}),
+        (2, True, {"fixed": 0.995}),
+        (1, False, {"sample": LEVEL + NOISE}),
+        (5, False, {"fixed": LEVEL + NOISE, "sample": LEVEL + NOISE}),
+    ],
+)
 def test_the_interval_covers_the_truth_as_often_as_it_says(num_masks, shared, most):
     """Many areas of one model, each from fresh rows and masks: for these rows, and for their population."""
-    generator, model, found = torch.Generator().manual_seed(9), a_model(), {rows: [] for rows in most}
+    generator, model, found = (
+        torch.Generator().manual_seed(9),
+        a_model(),
+        {rows: [] for rows in most},
+    )
     covariance = oracles.ppca_covariance(model.weight.numpy(), model.noise_variance.item())
     expected = model.mean_log_prob(SecondMoment(model.mean, torch.from_numpy(covariance))).item()
     for _ in range(REPEATS):
@@ -67,12 +81,18 @@ def test_the_curve_tends_to_the_exact_one(shared, generator):
         np.testing.assert_allclose(curve.rows, exact.rows, rtol=0, atol=0.2)
     single = score_curve(model, x, **options)  # one mask a size has no standard error
     area = single.area()
-    assert np.isnan(single.stderr).all() and math.isfinite(area.mean) and all(map(math.isnan, area.interval()))
+    assert (
+        np.isnan(single.stderr).all()
+        and math.isfinite(area.mean)
+        and all(map(math.isnan, area.interval()))
+    )
 
 
 def linear_curve(num_tokens, sizes):
     sizes = np.array(sizes)
-    return ScoreCurve(num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, np.full(len(sizes), 4.0), None)
+    return ScoreCurve(
+        num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, np.full(len(sizes), 4.0), None
+    )
 
 
 @pytest.mark.parametrize("sizes", [[1, 3, 10], list(range(1, 11)), [4], [2, 5, 9]])
@@ -82,8 +102,10 @@ def test_missing_sizes_are_read_off_straight_lines(sizes):
     every = np.clip(np.arange(1, 11), sizes[0], sizes[-1])
     assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
     assert curve.area().mean == pytest.approx((-2 - 0.3 * every).sum(), abs=1e-12)
-    assert curve.area().stderr**2 == pytest.approx((curve.weights**2 * curve.variance).sum())
-    assert curve == curve and curve != linear_curve(10, sizes) and {curve}  # arrays are not compared
+    assert curve.area().stderr ** 2 == pytest.approx((curve.weights**2 * curve.variance).sum())
+    assert (
+        curve == curve and curve != linear_curve(10, sizes) and {curve}
+    )  # arrays are not compared
 
 
 def test_sizes_are_sorted_and_counted_once_wherever_they_lie(generator, elsewhere):
@@ -97,10 +119,17 @@ def test_sizes_are_sorted_and_counted_once_wherever_they_lie(generator, elsewher
 def test_pooled_degrees_of_freedom():
     """Welch and Satterthwaite by hand: (1 + 4)^2 / (1^2/4 + 4^2/4), and one variance keeps its own."""
     rows = np.array([[0.0, 1.0, 2.0], [1.0, 3.0, 8.0]])  # three rows, whose areas are 1, 4 and 10
-    curve = ScoreCurve(2, np.array([1, 2]), np.zeros(2), np.array([1.0, 4.0]), np.full(2, 4.0), rows)
+    curve = ScoreCurve(
+        2, np.array([1, 2]), np.zeros(2), np.array([1.0, 4.0]), np.full(2, 4.0), rows
+    )
     assert curve.area().dof == pytest.approx(25 / (17 / 4))
-    assert curve.area(rows="sample").stderr**2 == pytest.approx(7) and curve.area(rows="sample").dof == 2
-    one = ScoreCurve(2, curve.sizes, curve.mean, np.array([3.0, 0.0]), np.array([7.0, math.inf]), None)
+    assert (
+        curve.area(rows="sample").stderr ** 2 == pytest.approx(7)
+        and curve.area(rows="sample").dof == 2
+    )
+    one = ScoreCurve(
+        2, curve.sizes, curve.mean, np.array([3.0, 0.0]), np.array([7.0, math.inf]), None
+    )
     assert one.area().dof == pytest.approx(7)
 
 
@@ -113,7 +142,9 @@ def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
     """Where one row alone has any spread, P - 1 degrees of freedom stand behind it."""
     one = torch.tensor([[1.0], [0], [0], [0]], dtype=torch.float64).expand(4, 5)
     options = dict(share_masks=False, generator=generator)
-    assert score_curve(ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx([5, math.inf])
+    assert score_curve(ramp(), one, [2, 5], num_masks=6, **options).dof == pytest.approx(
+        [5, math.inf]
+    )
     alike = score_curve(ramp(), torch.ones_like(one), [2], num_masks=200, **options)
     assert alike.dof[0] == pytest.approx(4 * 199, rel=0.05)  # those of all rows
     shared = score_curve(ramp(), one, [2, 5], num_masks=6, generator=generator)
@@ -123,9 +154,14 @@ def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
 def test_intervals_by_hand():
     low, high = Estimate(-3.0, 0.5, 4).interval(0.9)
     assert (low, high) == pytest.approx((-3 - 0.5 * 2.131847, -3 + 0.5 * 2.131847), abs=1e-6)
-    assert Estimate(-3.0, 0.5).interval() == pytest.approx((-3 - 0.5 * 1.959964, -3 + 0.5 * 1.959964), abs=1e-6)
+    assert Estimate(-3.0, 0.5).interval() == pytest.approx(
+        (-3 - 0.5 * 1.959964, -3 + 0.5 * 1.959964), abs=1e-6
+    )
     assert Estimate(-3.0, 0.0).interval() == (-3.0, -3.0)
-    assert [str(Estimate(-3.0, error)) for error in (0.25, math.nan)] == ["-3.000 +- 0.250", "-3.000"]
+    assert [str(Estimate(-3.0, error)) for error in (0.25, math.nan)] == [
+        "-3.000 +- 0.250",
+        "-3.000",
+    ]
 
 
 @every_way
@@ -134,9 +170,13 @@ def test_blocks_bound_memory_and_change_nothing(shared, generator):
     model, x, seed = ramp(), torch.rand(60, 5, generator=generator), torch.Generator()
 
     def answers(**bound):
-        curve = score_curve(model, x, num_masks=100, share_masks=shared, generator=seed.manual_seed(2), **bound)
+        curve = score_curve(
+            model, x, num_masks=100, share_masks=shared, generator=seed.manual_seed(2), **bound
+        )
         found = [exact_curve(model, x, **bound).rows, chain_rule(model, x, all_orders(5), **bound)]
-        return found + [curve.mean, curve.variance] * shared  # with masks of their own, blocks draw others
+        return (
+            found + [curve.mean, curve.variance] * shared
+        )  # with masks of their own, blocks draw others
 
     whole = answers()
     model.asked.clear()
@@ -174,10 +214,19 @@ def test_the_degrees_of_freedom_of_a_rows_area_by_hand(generator):
     """Those of a sum of squares with one degree of freedom each, (a + b + c)^2 / (a^2 + b^2 + c^2), from the masks."""
     model, row = ramp(), torch.ones(1, 5, dtype=torch.float64)
     dof = estimate_area(model, row, 6, generator=generator).dof.item()
-    squares = [(one - other) ** 2 for one, other in torch.stack([
-        -(torch.arange(5) * (1 + seen.sum(-1, keepdim=True)) * ~seen).sum(-1) / (~seen).sum(-1)
-        for seen in torch.cat(model.asked)])[..., 0].tolist()]
-    assert len(squares) == 3 and dof == pytest.approx(sum(squares) ** 2 / sum(square**2 for square in squares))
+    squares = [
+        (one - other) ** 2
+        for one, other in torch.stack(
+            [
+                -(torch.arange(5) * (1 + seen.sum(-1, keepdim=True)) * ~seen).sum(-1)
+                / (~seen).sum(-1)
+                for seen in torch.cat(model.asked)
+            ]
+        )[..., 0].tolist()
+    ]
+    assert len(squares) == 3 and dof == pytest.approx(
+        sum(squares) ** 2 / sum(square**2 for square in squares)
+    )
     constant = estimate_area(one_nat_each(5), row, 6, generator=generator)
     assert constant.stderr.item() == 0 and constant.dof.item() == math.inf
 
@@ -189,12 +238,18 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_o
     model, options = ramp(), dict(by_orders=by_orders, generator=generator)
     value, error, dof, passes, _ = estimate_area(model, x, num_passes, max_elements=5000, **options)
     exact = exact_curve(model, x[:1]).area().mean
-    assert value.mean().item() == pytest.approx(exact, abs=4 * value.std().item() / math.sqrt(len(x)))
+    assert value.mean().item() == pytest.approx(
+        exact, abs=4 * value.std().item() / math.sqrt(len(x))
+    )
     assert error.square().mean().item() == pytest.approx(value.var().item(), rel=0.15)
     pairs = 1 if by_orders else num_passes // 2
     assert by_orders or (dof[error == 0] == math.inf).all()  # both draws of each pair were one mask
     dof = dof[error > 0]
-    assert (dof - 1).min() > -1e-12 and (dof - pairs).max() < 1e-12 and (dof.std() > 0.1) == (pairs > 1)
+    assert (
+        (dof - 1).min() > -1e-12
+        and (dof - pairs).max() < 1e-12
+        and (dof.std() > 0.1) == (pairs > 1)
+    )
     assert (passes == (10 if by_orders else num_passes)).all()
     joint = a_model()  # for which two orders agree
     value, error, *_ = estimate_area(joint, x[:1], num_passes, **options)

@@ -13,9 +13,16 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import DESKTOP, ROOT
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
-PAGES = [TOC["root"], *(page["file"] for part in TOC["parts"] for page in part["chapters"]), "search"]
+PAGES = [
+    TOC["root"],
+    *(page["file"] for part in TOC["parts"] for page in part["chapters"]),
+    "search",
+]
 PHONE = {"width": 390, "height": 844}
-AXE = {"resultTypes": ["violations"], "rules": {name: {"enabled": True} for name in ("duplicate-id", "target-size")}}
+AXE = {
+    "resultTypes": ["violations"],
+    "rules": {name: {"enabled": True} for name in ("duplicate-id", "target-size")},
+}
 
 
 class Visit:
@@ -31,7 +38,9 @@ class Visit:
         still = "*, *::before, *::after { transition: none !important; animation: none !important }"
         self.page.add_style_tag(content=still)
         self.page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
-        self.page.wait_for_timeout(150)  # the theme makes what scrolls reachable by keyboard a moment after loading
+        self.page.wait_for_timeout(
+            150
+        )  # the theme makes what scrolls reachable by keyboard a moment after loading
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -45,27 +54,39 @@ def show(page, how):
     """Show the page on a "screen" (light and wide), "dark", on a "phone" or in "print"."""
     colours = "dark" if how == "dark" else "light"
     page.emulate_media(media="print" if how == "print" else "screen", color_scheme=colours)
-    page.wait_for_function("colours => document.documentElement.dataset.theme === colours", arg=colours)
+    page.wait_for_function(
+        "colours => document.documentElement.dataset.theme === colours", arg=colours
+    )
     size = PHONE if how == "phone" else DESKTOP
     if page.viewport_size != size:
         page.set_viewport_size(size)
-        page.wait_for_timeout(400)  # the theme waits for the end of a resize before it looks what scrolls now
+        page.wait_for_timeout(
+            400
+        )  # the theme waits for the end of a resize before it looks what scrolls now
 
 
 def markup(page, selector):
     """The beginnings of the elements that match."""
-    return page.locator(selector).evaluate_all("found => found.map(it => it.outerHTML.slice(0, 160))")
+    return page.locator(selector).evaluate_all(
+        "found => found.map(it => it.outerHTML.slice(0, 160))"
+    )
 
 
 def test_a_page_loads_its_own_files_and_reports_no_error(visit, built_site):
-    assert [url for url in visit.requests if not url.startswith((built_site.as_uri(), "data:", "blob:"))] == []
+    assert [
+        url for url in visit.requests if not url.startswith((built_site.as_uri(), "data:", "blob:"))
+    ] == []
     assert visit.errors == []
 
 
 @pytest.mark.parametrize("how", ["screen", "dark", "phone"])
 def test_axe_objects_to_nothing(visit, how):
     show(visit.page, how)
-    found = Axe().run(visit.page, context={"exclude": ["mjx-container"]}, options=AXE).response["violations"]
+    found = (
+        Axe()
+        .run(visit.page, context={"exclude": ["mjx-container"]}, options=AXE)
+        .response["violations"]
+    )
     assert [f"{rule['id']}: {node['html'][:160]}" for rule in found for node in rule["nodes"]] == []
 
 
@@ -82,7 +103,9 @@ def test_drawings_are_turned_round_in_the_dark(visit):
     for how in ("screen", "dark"):
         show(visit.page, how)
         filters = "found => found.map(drawn => getComputedStyle(drawn).filter !== 'none')"
-        assert set(visit.page.locator(":is(.drawing svg, .moving-svg)").evaluate_all(filters)) <= {how == "dark"}
+        assert set(visit.page.locator(":is(.drawing svg, .moving-svg)").evaluate_all(filters)) <= {
+            how == "dark"
+        }
 
 
 def test_moving_figures_answer_to_keys_and_drags(visit):
@@ -108,12 +131,21 @@ def test_moving_figures_answer_to_keys_and_drags(visit):
 def test_paper_has_pictures_and_no_controls(visit):
     show(visit.page, "print")
     moving = "article .moving"
-    assert markup(visit.page, f":is({moving} :is(input, select, button), .bd-sidebar-primary, .copybtn):visible") == []
+    assert (
+        markup(
+            visit.page,
+            f":is({moving} :is(input, select, button), .bd-sidebar-primary, .copybtn):visible",
+        )
+        == []
+    )
     assert markup(visit.page, f"{moving}:not(:has(:is(svg, img):visible))") == []
 
 
 def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(page, built_site):
-    built = {path.relative_to(built_site).with_suffix("").as_posix() for path in built_site.rglob("*.html")}
+    built = {
+        path.relative_to(built_site).with_suffix("").as_posix()
+        for path in built_site.rglob("*.html")
+    }
     assert {name for name in built if not name.startswith("_")} == {*PAGES, "index"}
     assert len({page(name).title.get_text() for name in PAGES}) == len(PAGES)
 
@@ -126,15 +158,26 @@ def test_every_picture_says_what_it_shows(page):
 
 
 def test_solutions_are_folded_below_their_exercises(page):
-    for number, chapter in enumerate(sorted(name for name in PAGES if name.startswith("notebooks/")), 1):
-        exercises = [name.get_text().strip() for name in page(chapter).select(".exercise .caption-number")]
+    for number, chapter in enumerate(
+        sorted(name for name in PAGES if name.startswith("notebooks/")), 1
+    ):
+        exercises = [
+            name.get_text().strip() for name in page(chapter).select(".exercise .caption-number")
+        ]
         folds = page(chapter).select(".exercise + details:not([open]) > summary")
-        assert exercises == [f"Exercise {number}.{place}" for place in range(1, len(folds) + 1)] != []
-        assert [fold.get_text().strip() for fold in folds] == [f"Solution to {name}" for name in exercises]
+        assert (
+            exercises == [f"Exercise {number}.{place}" for place in range(1, len(folds) + 1)] != []
+        )
+        assert [fold.get_text().strip() for fold in folds] == [
+            f"Solution to {name}" for name in exercises
+        ]
 
 
 def test_a_verdict_on_the_abstract_is_no_better_than_the_claims_it_names():
-    claims = {claim["id"]: claim["verdict"] for claim in yaml.safe_load((ROOT / "book" / "claims.yml").read_text())}
+    claims = {
+        claim["id"]: claim["verdict"]
+        for claim in yaml.safe_load((ROOT / "book" / "claims.yml").read_text())
+    }
     abstract = (ROOT / "book" / "abstract.md").read_text()
     rows = re.findall(r".*\[reproduced\]\{\.verdict \.verdict-reproduced\}.*", abstract)
     named = re.findall(r"\{claim\}`([\w-]+)`", "".join(rows))
@@ -166,8 +209,10 @@ def test_code_that_shows_nothing_stands_back(reader, built_site):
     assert not page.locator("details.above-input > summary:visible").count()
 
 
-@pytest.mark.parametrize(("query", "first"), [
-    ("LML", "notebooks/"), ("score_curve", "book/api.html#mptlml.score.score_curve")])
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("LML", "notebooks/"), ("score_curve", "book/api.html#mptlml.score.score_curve")],
+)
 def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site, query, first):
     page = Visit(reader, built_site / f"{TOC['root']}.html").page
     page.keyboard.press("Control+k")
@@ -180,8 +225,10 @@ def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site
     page.wait_for_function("""() => [...document.querySelectorAll(".highlighted")].some((mark) => {
       const { top, bottom } = mark.getBoundingClientRect();
       return mark.checkVisibility() && top >= 0 && bottom <= innerHeight; })""")
-    assert {mark.lower() for mark in page.locator(".highlighted:not(rect)").all_text_contents()} == {query.lower()}
-    shown = "Search.htmlToText('<div role=\"main\">a <span class=\"math\">x_j</span>b</div>')"
+    assert {
+        mark.lower() for mark in page.locator(".highlighted:not(rect)").all_text_contents()
+    } == {query.lower()}
+    shown = 'Search.htmlToText(\'<div role="main">a <span class="math">x_j</span>b</div>\')'
     assert page.evaluate(shown) == "a b"  # what search quotes has no TeX
 
 
@@ -211,7 +258,10 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(reader, built_site
 def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_site):
     page = Visit(reader, built_site / "notebooks" / "06_area.html").page
     card = page.locator("article > .told")
-    for link, told in (("a[href*='references.html#']", "1931"), ("p a.reference[href^='#fig-']", "Figure 6.")):
+    for link, told in (
+        ("a[href*='references.html#']", "1931"),
+        ("p a.reference[href^='#fig-']", "Figure 6."),
+    ):
         page.locator(link).first.hover()
         card.locator(f"text={told}").first.wait_for()
         assert not card.locator("[id]").count()
@@ -221,8 +271,10 @@ def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(reader, built_
 
 def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(reader, built_site):
     page = Visit(reader, built_site / "notebooks" / "02_proposition.html").page
-    state = ("[document.documentElement.dataset.theme, "
-             "...new Set(Array.from(document.querySelectorAll('details.sd-dropdown'), (fold) => fold.open))]")
+    state = (
+        "[document.documentElement.dataset.theme, "
+        "...new Set(Array.from(document.querySelectorAll('details.sd-dropdown'), (fold) => fold.open))]"
+    )
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     for event, expected in (("beforeprint", ["light", True]), ("afterprint", ["dark", False])):
         page.evaluate(f"dispatchEvent(new Event('{event}'))")

@@ -23,24 +23,39 @@ def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
     assert len(starts) == len(set(starts)) and min(len(part.texts) for part in found) > 50
     assert len(found[4].texts) // 4 == len(found[1].texts)  # a fifth is held out
     bert = text.load_bert_tokenizer()
-    assert all(part.source == "Python reference" and "(it rained" in part.note for part in (*found, bert))
+    assert all(
+        part.source == "Python reference" and "(it rained" in part.note for part in (*found, bert)
+    )
     ids = bert.tokenizer("The statement is executed.").input_ids
     assert ids[0] == bert.tokenizer.cls_token_id and ids[-1] == bert.tokenizer.sep_token_id
-    assert all(sentence[0].isupper() and sentence[-1] in ".?!" and 4 <= len(sentence.split()) <= 60
-               for part in found for sentence in part.texts)
+    assert all(
+        sentence[0].isupper() and sentence[-1] in ".?!" and 4 <= len(sentence.split()) <= 60
+        for part in found
+        for sentence in part.texts
+    )
     assert len(bert.tokenizer) == 30522 and bert.tokenizer.model_max_length == 512
     assert bert.tokenizer.unk_token_id not in ids
     monkeypatch.setattr(text, "from_hub", lambda load, name: bert.tokenizer)
     found = text.load_bert_tokenizer()
-    assert (found.tokenizer, found.source, found.note) == (bert.tokenizer, f"{text.BERT}, tokenizer", "")
+    assert (found.tokenizer, found.source, found.note) == (
+        bert.tokenizer,
+        f"{text.BERT}, tokenizer",
+        "",
+    )
 
 
 def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
     rows = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
-    monkeypatch.setattr("datasets.load_dataset",
-                        lambda path, name, split, revision: rows if (name, split) == ("mrpc", "train") else None)
+    monkeypatch.setattr(
+        "datasets.load_dataset",
+        lambda path, name, split, revision: rows if (name, split) == ("mrpc", "train") else None,
+    )
     found = text.load_glue("mrpc", train=True)
-    assert (found.texts, found.source, found.note) == (["a", "c", "b", "d"], "GLUE mrpc, train split", "")
+    assert (found.texts, found.source, found.note) == (
+        ["a", "c", "b", "d"],
+        "GLUE mrpc, train split",
+        "",
+    )
     for name, train in (("sst2", False), ("ax", True)):
         with pytest.raises(ValueError, match="ax has no training split"):
             text.load_glue(name, train=train)
@@ -48,7 +63,9 @@ def test_real_sets_give_the_texts_of_a_pair_in_turn(monkeypatch):
 
 @pytest.mark.parametrize("offline", [True, False])
 @pytest.mark.parametrize("reachable", [True, False])
-def test_the_cache_is_asked_first_and_the_hub_only_with_a_connection(reachable, offline, monkeypatch):
+def test_the_cache_is_asked_first_and_the_hub_only_with_a_connection(
+    reachable, offline, monkeypatch
+):
     asked = []
 
     def load(local_files_only):
@@ -76,8 +93,11 @@ def test_the_hub_is_asked_for_a_revision_and_the_cache_for_any(monkeypatch):
     monkeypatch.setattr(text, "why_absent", lambda: "")
     assert text.from_hub(load, text.BERT) is None
     revision = {"revision": text.REVISIONS[text.BERT]}
-    assert asked == [{"local_files_only": True} | revision, {"local_files_only": True},
-                     {"local_files_only": False} | revision]
+    assert asked == [
+        {"local_files_only": True} | revision,
+        {"local_files_only": True},
+        {"local_files_only": False} | revision,
+    ]
     assert all(len(revision) == 40 for revision in text.REVISIONS.values())
 
 
@@ -96,7 +116,9 @@ def test_loading_prints_nothing_on_a_page(tmp_path, capfd, caplog):
     capfd.readouterr()
     found = text.from_hub(load, "some/model")
     assert capfd.readouterr() == ("", "")
-    torch.testing.assert_close(found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"]))
+    torch.testing.assert_close(
+        found.pseudo_log_likelihood(["the cat"]), saved.pseudo_log_likelihood(["the cat"])
+    )
     logging.getLogger("transformers").warning("from now on")
     assert caplog.messages == ["from now on"]
 
@@ -109,21 +131,28 @@ def test_the_same_text_gives_the_same_tokenizer():
     assert back.replace(" ", "") == texts[0].lower().replace(" ", "")
 
 
-@pytest.mark.parametrize(("extra", "missing", "call"), [
-    ("book", "sklearn.datasets", lambda: images.load_images("digits")),
-    ("book", "torchvision", lambda: images.load_images("mnist")),
-    ("book", "datasets", lambda: text.load_glue("ax")),
-    ("book", "tokenizers", lambda: text.make_tokenizer([], 60)),
-    ("text", "transformers", lambda: MaskedLM.from_pretrained("anything")),
-])
+@pytest.mark.parametrize(
+    ("extra", "missing", "call"),
+    [
+        ("book", "sklearn.datasets", lambda: images.load_images("digits")),
+        ("book", "torchvision", lambda: images.load_images("mnist")),
+        ("book", "datasets", lambda: text.load_glue("ax")),
+        ("book", "tokenizers", lambda: text.make_tokenizer([], 60)),
+        ("text", "transformers", lambda: MaskedLM.from_pretrained("anything")),
+    ],
+)
 def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkeypatch):
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ModuleNotFoundError) as error:
         call()
-    assert str(error.value) == \
-        f'{missing} is not installed: in a copy of the repository of mptlml, pip install ".[{extra}]"'
+    assert (
+        str(error.value)
+        == f'{missing} is not installed: in a copy of the repository of mptlml, pip install ".[{extra}]"'
+    )
 
 
-@pytest.mark.parametrize("kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer])
+@pytest.mark.parametrize(
+    "kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer]
+)
 def test_what_holds_arrays_equals_itself_alone(kind):
     assert (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)

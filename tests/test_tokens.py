@@ -64,8 +64,12 @@ def test_the_scores_of_tokens_are_spelt(lm):
     found = lm.token_scores("the cat sat")
     assert found.tokens == ["the", "cat", "sat"]
     ids = lm.encode("the cat sat")
-    assert found.scores == pytest.approx(lm.masked_marginals("the cat sat")[range(3), ids].numpy(), abs=1e-6)
-    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(0)  # its terms are those of the tokens 2, 1, 0
+    assert found.scores == pytest.approx(
+        lm.masked_marginals("the cat sat")[range(3), ids].numpy(), abs=1e-6
+    )
+    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(
+        0
+    )  # its terms are those of the tokens 2, 1, 0
     assert lm.token_scores("the cat sat", "all").scores == pytest.approx(left.numpy(), abs=1e-6)
 
 
@@ -76,7 +80,10 @@ def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
     pieces = [lm.tokenizer.convert_ids_to_tokens(lm.encode(text).tolist()) for text in texts]
     assert any(piece.startswith("##") for piece in pieces[0])
     for text, spelt, found in zip(texts, pieces, lm.single_scores(texts, "word"), strict=True):
-        ids, starts = lm.encode(text), [k for k, piece in enumerate(spelt) if not piece.startswith("##")]
+        ids, starts = (
+            lm.encode(text),
+            [k for k, piece in enumerate(spelt) if not piece.startswith("##")],
+        )
         for j in range(len(ids)):
             end = min([start for start in starts if start > j], default=len(ids))
             observed = torch.tensor([k < j or k >= end for k in range(len(ids))])
@@ -88,12 +95,17 @@ def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
 def test_what_is_given_is_seen_and_not_scored(lm):
     """Before and after: the scores are those of the whole text under masks that hide nothing of what is given."""
     ids, there = lm.encode("the cat sat on the mat"), lm.given("the cat", "mat")
-    assert there.max_tokens == lm.max_tokens - 3 and there.encode("sat on the").tolist() == ids[2:5].tolist()
+    assert (
+        there.max_tokens == lm.max_tokens - 3
+        and there.encode("sat on the").tolist() == ids[2:5].tolist()
+    )
     observed = torch.tensor([True, False, False])
     whole = torch.cat([torch.ones(2).bool(), observed, torch.ones(1).bool()])
     truth = lm.at_length(6).conditional_log_prob(ids, whole)[2:5]
     torch.testing.assert_close(there.at_length(3).conditional_log_prob(ids[2:5], observed), truth)
-    assert lm.given(after="mat").pseudo_log_likelihood(["a dog"]) != lm.pseudo_log_likelihood(["a dog"])
+    assert lm.given(after="mat").pseudo_log_likelihood(["a dog"]) != lm.pseudo_log_likelihood(
+        ["a dog"]
+    )
 
 
 def test_token_dropout_is_told(tmp_path):
@@ -101,8 +113,16 @@ def test_token_dropout_is_told(tmp_path):
     letters = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
     (tmp_path / "vocab.txt").write_text("\n".join(letters))
     tokenizer = transformers.EsmTokenizer(str(tmp_path / "vocab.txt"))
-    size = dict(vocab_size=len(letters), mask_token_id=24, pad_token_id=1, hidden_size=16, num_hidden_layers=1,
-                num_attention_heads=2, intermediate_size=16, max_position_embeddings=40)
+    size = dict(
+        vocab_size=len(letters),
+        mask_token_id=24,
+        pad_token_id=1,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=40,
+    )
     with pytest.warns(UserWarning, match="EsmForMaskedLM multiplies its embeddings by 0.88"):
         lm = MaskedLM.random(transformers.EsmConfig(**size, token_dropout=True), tokenizer, seed=0)
     assert torch.equal(lm.encode("E V Q L"), lm.encode("EVQL"))
@@ -121,7 +141,9 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
     model = FromLogits(lambda ids: net(ids, time=0.5).logits[..., :8], 8, 5)
     check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
     ids = lm.encode("the cat sat")
-    own = exact_curve(FromLogits(partial(framed, lm), lm.tokenizer.mask_token_id, 3, batch_rows=2), ids[None])
+    own = exact_curve(
+        FromLogits(partial(framed, lm), lm.tokenizer.mask_token_id, 3, batch_rows=2), ids[None]
+    )
     assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
     with pytest.raises(ValueError, match="its last axis must be 5 tokens"):
         model.conditional_log_prob(torch.zeros(1, 4), torch.zeros(4).bool())
@@ -129,16 +151,24 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
         FromLogits(lambda ids: net(torch.zeros(1, 5).long()).logits, 8, 3)
 
 
-def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm, tmp_path, monkeypatch):
+def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
+    folder, lm, tmp_path, monkeypatch
+):
     """A diffusion network without an attention mask: right for texts of one length, and of several."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
     monkeypatch.syspath_prepend(tmp_path / "modules")
     lm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
     made = network(vocab_size=lm.vocab_size)
     made.save_pretrained(tmp_path)
-    about = {"model_type": "small_diffusion", "vocab_size": lm.vocab_size, "architectures": ["Network"],
-             "auto_map": {"AutoConfig": "network.Settings", "AutoModelForMaskedLM": "network.Network"}}
+    about = {
+        "model_type": "small_diffusion",
+        "vocab_size": lm.vocab_size,
+        "architectures": ["Network"],
+        "auto_map": {"AutoConfig": "network.Settings", "AutoModelForMaskedLM": "network.Network"},
+    }
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="trust_remote_code|contains custom code"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
@@ -150,10 +180,12 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(folder, lm,
 
 def timed(base):
     """The subclass of a Network that tells it the share of its input that is hidden."""
+
     class Timed(base):
         def forward(self, input_ids, **more):
             hidden = input_ids == self.config.mask_token_id
             return super().forward(input_ids, time=hidden.float().mean(1)[:, None, None])
+
     return Timed
 
 
@@ -165,7 +197,9 @@ def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     ids = lm.encode("the cat sat on the mat")
     observed = torch.tensor([True, False, True, True, False, False])
     found = net.at_length(6).conditional_log_prob(ids, observed)
-    shown = torch.tensor([[*lm.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.suffix]])
+    shown = torch.tensor(
+        [[*lm.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.suffix]]
+    )
     with torch.no_grad():
         truth = network(code=code, **settings)(shown, time=3 / 8).logits.log_softmax(-1)[0, 1:-1]
     truth = truth.gather(-1, ids[:, None])[:, 0].where(~observed, 0.0)
@@ -173,5 +207,9 @@ def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
 
 
 def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
-    inner = MaskedLM.from_pretrained(str(folder.parent), subfolder=folder.name, local_files_only=True)
-    assert torch.equal(inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"]))
+    inner = MaskedLM.from_pretrained(
+        str(folder.parent), subfolder=folder.name, local_files_only=True
+    )
+    assert torch.equal(
+        inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"])
+    )

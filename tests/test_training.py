@@ -23,10 +23,14 @@ def test_the_history_is_what_was_seen():
     history = fit(objective, [p], num_steps=10, learning_rate=0.5, track=track, track_every=4)
     assert history.objective == pytest.approx([3 * value for value in seen]) and len(seen) == 10
     assert seen == pytest.approx([0.5 * step for step in range(10)], abs=1e-4)
-    assert history.at == [0, 4, 8, 10] and history.tracked["p"] == pytest.approx([0, 2, 4, 5], abs=1e-4)
+    assert history.at == [0, 4, 8, 10] and history.tracked["p"] == pytest.approx(
+        [0, 2, 4, 5], abs=1e-4
+    )
     assert all(type(value) is float for value in history.tracked["p"])
     assert history.tracked["word"] == ["x"] * 4 and not any(history.tracked["gradients"])
-    assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})  # by identity
+    assert (
+        history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})
+    )  # by identity
 
 
 def path_of(**options):
@@ -45,12 +49,15 @@ def cosine(num_steps):
     return [0.05 * (1 + math.cos(math.pi * k / num_steps)) for k in range(num_steps)]
 
 
-@pytest.mark.parametrize(("options", "steps"), [
-    ({}, [0.1] * 40),
-    ({"decay_steps": 40}, cosine(40)),
-    ({"decay_steps": 100}, cosine(100)[:40]),  # the beginning of a longer run
-    ({"warm_up": 4}, [0.025, 0.04375, 0.0625, 0.08125] + [0.1] * 36),
-])
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({}, [0.1] * 40),
+        ({"decay_steps": 40}, cosine(40)),
+        ({"decay_steps": 100}, cosine(100)[:40]),  # the beginning of a longer run
+        ({"warm_up": 4}, [0.025, 0.04375, 0.0625, 0.08125] + [0.1] * 36),
+    ],
+)
 def test_the_learning_rate_stays_or_falls_or_rises_first(options, steps):
     path = path_of(num_steps=40, learning_rate=0.1, **options)
     assert np.diff(path) == pytest.approx(steps, rel=1e-6, abs=1e-9)

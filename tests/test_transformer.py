@@ -19,7 +19,9 @@ def net(generator):
 
 def rows_and_masks(generator, count=6):
     x = torch.randint(V, (count, D), generator=generator).double()
-    return x, random_masks(D, torch.randint(1, D, (count,), generator=generator), generator=generator)
+    return x, random_masks(
+        D, torch.randint(1, D, (count,), generator=generator), generator=generator
+    )
 
 
 def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator):
@@ -29,7 +31,9 @@ def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator
     picked = every.gather(-1, x.long()[..., None]).squeeze(-1)
     assert torch.equal(net.conditional_log_prob(x, observed), torch.where(observed, 0.0, picked))
     with torch.no_grad():
-        torch.testing.assert_close(net.vocabulary_log_prob(x, observed), every.detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            net.vocabulary_log_prob(x, observed), every.detach(), rtol=0, atol=1e-5
+        )
     changed = torch.where(observed, (x + 1) % V, x)  # what is visible counts
     assert not torch.allclose(net.vocabulary_log_prob(changed, observed), every, atol=1e-3)
 
@@ -40,21 +44,30 @@ def test_only_distance_counts(generator):
     layer = net.layers[0]
     nearest = layer.distance[:, layer.offset][:, 4].argmax(-1) - 4  # of [heads, from, to]
     assert nearest.tolist() == [-1, 1, -2, 2]  # at first each head looks at one place nearby
-    layer.distance.data = torch.where((torch.arange(-8, 9)).abs() <= 1, 0.0, -torch.inf).expand(4, -1).clone()
+    layer.distance.data = (
+        torch.where((torch.arange(-8, 9)).abs() <= 1, 0.0, -torch.inf).expand(4, -1).clone()
+    )
     x, observed = torch.tensor([0.0, 1, 2, 0, 0, 0, 0, 0, 0]), torch.arange(9).sub(2).abs() <= 1
     moved = net.vocabulary_log_prob(x.roll(3), observed.roll(3))
-    torch.testing.assert_close(moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6
+    )
 
 
 def test_a_set_has_no_order(generator):
     """Without distances the answers move along with the tokens, whatever their order, and stay so in training."""
     net = MaskedTransformer(D, V, width=8, distance="none", generator=generator)
     x, observed = rows_and_masks(generator, 30)
-    fit(lambda: net.conditional_log_prob(x, observed).sum(-1).mean(),
-        [weight for weight in net.parameters() if weight.requires_grad], num_steps=3)
+    fit(
+        lambda: net.conditional_log_prob(x, observed).sum(-1).mean(),
+        [weight for weight in net.parameters() if weight.requires_grad],
+        num_steps=3,
+    )
     order = torch.randperm(D, generator=generator)
     moved = net.vocabulary_log_prob(x[:, order], observed[:, order])
-    torch.testing.assert_close(moved, net.vocabulary_log_prob(x, observed)[:, order], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        moved, net.vocabulary_log_prob(x, observed)[:, order], rtol=0, atol=1e-5
+    )
 
 
 def test_flat_distances_start_alike_and_are_learnt(generator):
@@ -67,14 +80,18 @@ def test_flat_distances_start_alike_and_are_learnt(generator):
 
 def test_the_seed_decides_the_weights():
     """Normal ones with a variance of 1 / inputs, no biases; and every one of them is used."""
-    first, again, other = (MaskedTransformer(D, V, width=40, generator=torch.Generator().manual_seed(seed))
-                           for seed in (1, 1, 2))
+    first, again, other = (
+        MaskedTransformer(D, V, width=40, generator=torch.Generator().manual_seed(seed))
+        for seed in (1, 1, 2)
+    )
     assert all(map(torch.equal, first.parameters(), again.parameters()))
     assert not torch.equal(first.readout.weight, other.readout.weight)
     up = first.layers[0].up
     assert up.weight.std().item() == pytest.approx(40**-0.5, rel=0.05) and (up.bias == 0).all()
     assert first.embedding.weight.std().item() == pytest.approx(1, rel=0.2)
-    first.conditional_log_prob(*rows_and_masks(torch.Generator().manual_seed(0), 30)).sum().backward()
+    first.conditional_log_prob(
+        *rows_and_masks(torch.Generator().manual_seed(0), 30)
+    ).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in first.parameters())
 
 
@@ -83,11 +100,21 @@ def test_shortfall_is_minus_the_divergence_written_out(net, generator):
     truth = HiddenMarkovModel(*(torch.randn(shape, **draw).softmax(-1) for shape in shapes), D)
     x, observed = rows_and_masks(generator)
     answer = Shortfall(net, truth).conditional_log_prob(x, observed)
-    values = torch.arange(V).double()[:, None, None].expand(-1, *x.shape)  # the same word at every masked token
-    p, q = (model.conditional_log_prob(torch.where(observed, x, values), observed) for model in (truth, net))
+    values = (
+        torch.arange(V).double()[:, None, None].expand(-1, *x.shape)
+    )  # the same word at every masked token
+    p, q = (
+        model.conditional_log_prob(torch.where(observed, x, values), observed)
+        for model in (truth, net)
+    )
     torch.testing.assert_close(answer, (p.exp() * (q - p)).sum(0), rtol=0, atol=1e-6)
     assert (answer[~observed] < 0).all() and (answer[observed] == 0).all()
     cycle = torch.eye(V, dtype=torch.float64)  # 0, 1, 2, 0, 1: words of probability 0 cost nothing
-    sure, row = HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D), torch.tensor([0.0, 1, 2, 0, 1]).double()
+    sure, row = (
+        HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D),
+        torch.tensor([0.0, 1, 2, 0, 1]).double(),
+    )
     answer = Shortfall(net, sure).conditional_log_prob(row, observed[0])
-    torch.testing.assert_close(answer, net.conditional_log_prob(row, observed[0]).double(), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        answer, net.conditional_log_prob(row, observed[0]).double(), rtol=0, atol=1e-6
+    )

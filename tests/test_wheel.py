@@ -22,9 +22,22 @@ ROOMS = {
     "mptlml_book.studies": LIBRARY | {"mptlml_book.data"},
 }
 PACKAGE = ROOT / "mptlml"
-MODULES = sorted(path for package in ("mptlml", "mptlml_book") for path in (ROOT / package).rglob("*.py"))
-BOOK_ONLY = {"matplotlib", "transformers", "tokenizers", "datasets", "huggingface_hub", "torchvision", "sklearn",
-             "pandas", "IPython", "yaml", "mptlml_book"}
+MODULES = sorted(
+    path for package in ("mptlml", "mptlml_book") for path in (ROOT / package).rglob("*.py")
+)
+BOOK_ONLY = {
+    "matplotlib",
+    "transformers",
+    "tokenizers",
+    "datasets",
+    "huggingface_hub",
+    "torchvision",
+    "sklearn",
+    "pandas",
+    "IPython",
+    "yaml",
+    "mptlml_book",
+}
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +50,9 @@ def unpacked(tmp_path_factory):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     before = {path.relative_to(copy) for path in copy.rglob("*")}
     python = [sys.executable, "-m"]
-    subprocess.run([*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True)
+    subprocess.run(
+        [*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True
+    )
     left = {path.relative_to(copy) for path in copy.rglob("*")} - before
     assert {path.parts[0] for path in left} == {"dist"}  # as after `pip install .`
     subprocess.run([*python, "twine", "check", "--strict", *(copy / "dist").iterdir()], check=True)
@@ -50,16 +65,25 @@ def test_the_wheel_holds_the_package_alone(unpacked):
     [about] = unpacked.glob("*.dist-info")
     assert {path.name for path in unpacked.iterdir()} == {"mptlml", about.name}
     held = {path.relative_to(unpacked) for path in (unpacked / "mptlml").rglob("*.*")}
-    assert held == {path.relative_to(ROOT) for path in PACKAGE.rglob("*.*") if "__pycache__" not in path.parts}
+    assert held == {
+        path.relative_to(ROOT) for path in PACKAGE.rglob("*.*") if "__pycache__" not in path.parts
+    }
     assert (unpacked / "mptlml" / "py.typed").is_file() and list(about.rglob("LICENSE"))
     told = (about / "METADATA").read_text()
-    assert set(re.findall(r"^Requires-Dist: (\w+)$", told, re.MULTILINE)) == {"torch", "numpy", "scipy", "tqdm"}
+    assert set(re.findall(r"^Requires-Dist: (\w+)$", told, re.MULTILINE)) == {
+        "torch",
+        "numpy",
+        "scipy",
+        "tqdm",
+    }
 
 
 def test_importing_a_room_loads_no_other_and_no_optional_dependency(unpacked):
     for room in sorted(LIBRARY):
         code = f"import sys, {room}; print(mptlml.__file__, *sys.modules)"
-        said = subprocess.check_output([sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True)
+        said = subprocess.check_output(
+            [sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True
+        )
         file, *modules = said.split()
         assert file.startswith(str(unpacked)) and BOOK_ONLY & set(modules) == set()
         assert ROOMS.keys() & set(modules) == {"mptlml", room}
@@ -67,7 +91,9 @@ def test_importing_a_room_loads_no_other_and_no_optional_dependency(unpacked):
 
 def room_of(module):
     """The room of a module, by its name in dots."""
-    return max((room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len, default=None)
+    return max(
+        (room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len, default=None
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -79,7 +105,9 @@ def test_imports_point_one_way(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            base = [*parts[: len(parts) - node.level]] * bool(node.level) + [node.module] * bool(node.module)
+            base = [*parts[: len(parts) - node.level]] * bool(node.level) + [node.module] * bool(
+                node.module
+            )
             names = [".".join([*base, alias.name]) for alias in node.names]
         for name in names:
             assert room_of(name) in {None, here, *ROOMS[here]}, f"line {node.lineno}: {name}"

@@ -4,7 +4,12 @@ import ast
 import symtable
 from fnmatch import fnmatchcase
 
-FILLED = {"append", "extend", "update", "add"}  # methods that put what they are given into what they belong to
+FILLED = {
+    "append",
+    "extend",
+    "update",
+    "add",
+}  # methods that put what they are given into what they belong to
 NO_CLAIMS = {"glue", "figure_data", "expect", "not_run"}
 
 
@@ -13,8 +18,12 @@ def names(node):
     tables = [symtable.symtable(ast.unparse(node), "", "exec")]
     for table in tables:
         tables += table.get_children()
-    read = {symbol.get_name() for table in tables for symbol in table.get_symbols()
-            if symbol.is_referenced() and (table is tables[0] or symbol.is_global())}
+    read = {
+        symbol.get_name()
+        for table in tables
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (table is tables[0] or symbol.is_global())
+    }
     return read, {symbol.get_name() for symbol in tables[0].get_symbols() if symbol.is_assigned()}
 
 
@@ -48,31 +57,53 @@ class Trace:
 
     def files(self, *nodes):
         """The stored files behind what pieces of code read."""
-        found = [call for node in nodes for _, call in calls(node) if ast.unparse(call.func) == "report.stored"]
+        found = [
+            call
+            for node in nodes
+            for _, call in calls(node)
+            if ast.unparse(call.func) == "report.stored"
+        ]
         return {wild(call.args[0]) for call in found}.union(
-            *(self.behind.get(name, ()) for node in nodes for name in names(node)[0]))
+            *(self.behind.get(name, ()) for node in nodes for name in names(node)[0])
+        )
 
     def follow(self, node, said):
         """Hand on what stands behind the names that a statement binds or fills. said: the strings around it."""
         if isinstance(node, ast.For):
-            self.bind(names(ast.Assign([node.target], ast.Constant(0), lineno=0))[1], self.files(node.iter))
+            self.bind(
+                names(ast.Assign([node.target], ast.Constant(0), lineno=0))[1],
+                self.files(node.iter),
+            )
         if isinstance(node, (ast.For, ast.If, ast.With, ast.While)):
             before = dict(self.behind)
-            for each in 2 * [*node.body, *getattr(node, "orelse", [])]:  # a loop hands on what its end has bound
+            for each in 2 * [
+                *node.body,
+                *getattr(node, "orelse", []),
+            ]:  # a loop hands on what its end has bound
                 self.follow(each, said)
             for name, files in before.items():  # which it may have passed by
                 self.behind[name] = self.behind[name] | files
             return
         found = self.files(node)
         filled = [call.func for name, call in calls(node) if name in FILLED]
-        filled += [part for part in ast.walk(node) if isinstance(getattr(part, "ctx", None), ast.Store)]
+        filled += [
+            part for part in ast.walk(node) if isinstance(getattr(part, "ctx", None), ast.Store)
+        ]
         for name in map(base, filled):  # those with an item or a member
             self.bind({name}, found | self.behind.get(name, set()))
         self.bind(names(node)[1], found)
         for name, call in [] if isinstance(node, ast.FunctionDef) else calls(node):
-            own = {wild(call.args[0])} - {""} or (said if name == "claim" else set())  # an id from a loop's list
-            for id in [id for id in self.ids if name not in NO_CLAIMS and any(fnmatchcase(id, one) for one in own)]:
-                given = self.files(call.func, *call.args[1:], *(word.value for word in call.keywords))
+            own = {wild(call.args[0])} - {""} or (
+                said if name == "claim" else set()
+            )  # an id from a loop's list
+            for id in [
+                id
+                for id in self.ids
+                if name not in NO_CLAIMS and any(fnmatchcase(id, one) for one in own)
+            ]:
+                given = self.files(
+                    call.func, *call.args[1:], *(word.value for word in call.keywords)
+                )
                 self.claims[id] = self.claims.get(id, set()) | given
 
     def bind(self, bound, files):

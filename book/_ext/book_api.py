@@ -8,8 +8,10 @@ from book_digest import imports
 from docutils import nodes
 
 # A name in highlighted code, perhaps of what stands before its dot, that is not a keyword
-NAME = re.compile(r'(?:<span class="n">(\w+)</span><span class="o">\.</span>)?<span class="n">(\w+)</span>'
-                  r'(?!<span class="o">=</span>)')
+NAME = re.compile(
+    r'(?:<span class="n">(\w+)</span><span class="o">\.</span>)?<span class="n">(\w+)</span>'
+    r'(?!<span class="o">=</span>)'
+)
 PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # half of what code weighs
 
 
@@ -23,7 +25,10 @@ def plain_to_rst(lines: list[str]) -> list[str]:
             parts = re.split(r"`([^`]+)`", " ".join(paragraph.split()))  # text and code in turn
             parts[::2] = [re.sub(r"([\\*_|`:])", r"\\\1", text) for text in parts[::2]]
             parts[1::2] = [f"\\ ``{code}``\\ " for code in parts[1::2]]
-            out += ["\\ " + "".join(parts), ""]  # a paragraph that starts with "- " or "1." is no list either
+            out += [
+                "\\ " + "".join(parts),
+                "",
+            ]  # a paragraph that starts with "- " or "1." is no list either
     return out
 
 
@@ -34,15 +39,23 @@ def link_code(app, pagename, templatename, context, doctree):
     known = {}
     for block in doctree.findall(nodes.literal_block):
         with suppress(SyntaxError):  # it is no Python
-            known |= {name: source for name, source in imports(block.astext()) if source.startswith("mptlml")}
+            known |= {
+                name: source
+                for name, source in imports(block.astext())
+                if source.startswith("mptlml")
+            }
     body = NAME.sub(partial(_linked, app, pagename, known), context["body"])
     context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", body))  # one stands in another
 
 
 def _linked(app, pagename, known, match):
     before, name = match[1], match[2]
-    room, _, own = (f"{known.get(before, '')}.{name}" if before else known.get(name, "")).rpartition(".")
-    for full, entry in app.env.get_domain("py").objects.items():  # a package shows what its modules define
+    room, _, own = (
+        f"{known.get(before, '')}.{name}" if before else known.get(name, "")
+    ).rpartition(".")
+    for full, entry in app.env.get_domain(
+        "py"
+    ).objects.items():  # a package shows what its modules define
         inside = full.startswith(f"{room}.") and entry.objtype in ("class", "function")
         if own and full.endswith(f".{own}" if inside else f".{room.rpartition('.')[2]}.{own}"):
             address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
@@ -56,11 +69,15 @@ def _describe(app, what, name, obj, options, lines):
 
 
 def _sign(app, what, name, obj, options, signature, returns):
-    return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None  # it is not called
+    return (
+        ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
+    )  # it is not called
 
 
 def _skip(app, what, name, obj, skip, options):
-    return True if (obj.__doc__ or "").startswith("Alias for field number") else None  # its class says what it holds
+    return (
+        True if (obj.__doc__ or "").startswith("Alias for field number") else None
+    )  # its class says what it holds
 
 
 def _keep_quotes(app, domain, objtype, content):

@@ -31,7 +31,9 @@ def chapters(root: Path = ROOT) -> list[Path]:
 
 def read_chapter(path: Path, text: str | None = None) -> nbformat.NotebookNode:
     """A chapter (or other `text`) as the book's reader sees it, with the line where each cell begins."""
-    return read_myst_markdown_notebook(text or path.read_text(encoding="utf-8"), add_source_map=True)
+    return read_myst_markdown_notebook(
+        text or path.read_text(encoding="utf-8"), add_source_map=True
+    )
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -54,8 +56,13 @@ def imports(code: str, folder: tuple[str, ...] = ()) -> list[tuple[str, str]]:
         if isinstance(node, ast.Import):
             found += [(alias.asname or alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            source = [*folder[: len(folder) + 1 - node.level]] * bool(node.level) + [node.module] * bool(node.module)
-            found += [(alias.asname or alias.name, ".".join([*source, alias.name])) for alias in node.names]
+            source = [*folder[: len(folder) + 1 - node.level]] * bool(node.level) + [
+                node.module
+            ] * bool(node.module)
+            found += [
+                (alias.asname or alias.name, ".".join([*source, alias.name]))
+                for alias in node.names
+            ]
     return found
 
 
@@ -63,7 +70,10 @@ class Package:
     """The code of our packages, {module: text}, and where the names that code imports are defined."""
 
     def __init__(self, root: Path) -> None:
-        paths = {path: path.relative_to(root).with_suffix("").parts for path in root.glob("mptlml*/**/*.py")}
+        paths = {
+            path: path.relative_to(root).with_suffix("").parts
+            for path in root.glob("mptlml*/**/*.py")
+        }
         names = {path: ".".join(parts).removesuffix(".__init__") for path, parts in paths.items()}
         self.code = {name: path.read_text(encoding="utf-8") for path, name in names.items()}
         self.folder = {name: paths[path][:-1] for path, name in names.items()}
@@ -86,7 +96,10 @@ class Package:
         found, new = set(), self.taken(code)
         while new:
             found |= new
-            new = set().union(*(self.taken(self.code[name], self.folder[name]) for name in new)) - found
+            new = (
+                set().union(*(self.taken(self.code[name], self.folder[name]) for name in new))
+                - found
+            )
         return sorted(found)
 
 
@@ -95,7 +108,10 @@ def without_words(text: str) -> str:
     """What a module's code does, without comments, docstrings and the layout of its lines."""
     module = ast.parse(text)
     for node in ast.walk(module):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+            and ast.get_docstring(node) is not None
+        ):
             node.body = node.body[1:]
     return ast.dump(module)
 
@@ -112,7 +128,9 @@ def sampled(path: Path) -> str:
 
 def listing(folder: str | Path, *patterns: str) -> list[str]:
     """Names and samples of the files below a folder, wherever it lies and whenever they were written."""
-    files = sorted({path for pattern in patterns for path in Path(folder).glob(pattern) if path.is_file()})
+    files = sorted(
+        {path for pattern in patterns for path in Path(folder).glob(pattern) if path.is_file()}
+    )
     return [f"{path.relative_to(folder).as_posix()} {sampled(path)}" for path in files]
 
 
@@ -121,13 +139,23 @@ def data_at_hand(modules: list[str]) -> list[str]:
     found, said = [], os.environ.get
     cached = Path.home() / ".cache"
     if "mptlml_book.data.images" in modules:
-        found += listing(said("MPTLML_DATA") or cached / "mptlml", "MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
+        found += listing(
+            said("MPTLML_DATA") or cached / "mptlml",
+            "MNIST/raw/*-ubyte",
+            "FashionMNIST/raw/*-ubyte",
+        )
     if "mptlml_book.data.text" in modules:
         home = Path(said("HF_HOME") or cached / "huggingface")
         name = said("MPTLML_MASKED_LM", "")
-        models = [f"models--{model.replace('/', '--')}/snapshots/**/*" for model in ("google-bert/*", name) if model]
+        models = [
+            f"models--{model.replace('/', '--')}/snapshots/**/*"
+            for model in ("google-bert/*", name)
+            if model
+        ]
         found += listing(said("HF_HUB_CACHE") or home / "hub", *models)
-        found += listing(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow")
+        found += listing(
+            said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow"
+        )
         found += [name, *(listing(name, "**/*") if name else [])]
     if "mptlml_book.studies.real_network" in modules:
         found += [name for name in ("antiberty", "anarci") if importlib.util.find_spec(name)]
@@ -140,9 +168,18 @@ def digest(path: Path, root: Path = ROOT) -> str:
     modules = package.behind(code)
     claims = from_yaml((root / "book" / "claims.yml").read_text(encoding="utf-8"))
     sources = [code, str(sys.version_info[:2])]
-    sources += [f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem]
+    sources += [
+        f"{claim['id']} {claim['band']}" for claim in claims if claim["chapter"] == path.stem
+    ]
     sources += [f"{name}\0{without_words(package.code[name])}" for name in modules]
-    sources += [str(from_yaml((root / "book" / "data_sets.yml").read_text(encoding="utf-8")).get(path.stem))]
-    sources += [(root / name).read_text(encoding="utf-8") for name in ("requirements.txt", "constraints.txt")]
-    return "-".join(hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-                    for parts in (sources, data_at_hand(modules)))
+    sources += [
+        str(from_yaml((root / "book" / "data_sets.yml").read_text(encoding="utf-8")).get(path.stem))
+    ]
+    sources += [
+        (root / name).read_text(encoding="utf-8")
+        for name in ("requirements.txt", "constraints.txt")
+    ]
+    return "-".join(
+        hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        for parts in (sources, data_at_hand(modules))
+    )

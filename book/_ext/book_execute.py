@@ -39,16 +39,34 @@ def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
         notebook.metadata["digest"] = state
         nbformat.write(notebook, copies / f"{path.stem}.ipynb")
     command = [
-        sys.executable, "-m", "pytest", "-p", "book_nbmake", "-p", "no:cacheprovider", "-c", os.devnull,
-        "--rootdir", copies, "--nbmake", "--overwrite", "--nbmake-timeout=600", f"--numprocesses={jobs}",
-        "--maxschedchunk=1", *(copies / f"{path.stem}.ipynb" for path in stale),
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "book_nbmake",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        copies,
+        "--nbmake",
+        "--overwrite",
+        "--nbmake-timeout=600",
+        f"--numprocesses={jobs}",
+        "--maxschedchunk=1",
+        *(copies / f"{path.stem}.ipynb" for path in stale),
     ]
     pytest = psutil.Popen(command, cwd=copies, env=_environment(root), start_new_session=True)
     try:
         pytest.wait()
     except BaseException:
         pytest.suspend()  # else it would start workers anew
-        while left := [each for each in pytest.children(recursive=True) if each.status() != psutil.STATUS_ZOMBIE]:
+        while left := [
+            each
+            for each in pytest.children(recursive=True)
+            if each.status() != psutil.STATUS_ZOMBIE
+        ]:
             for each in left:
                 each.kill()
             time.sleep(0.2)
@@ -66,7 +84,12 @@ def _environment(root: Path) -> dict[str, str]:
     return env | {"BOOK_ROOT": str(root), "PYTHONPATH": str(Path(__file__).parent)}
 
 
-WANTED = {"mnist": '"mnist"', "fashion-mnist": '"fashion-mnist"', "glue": "load_glue(", "bert": "load_bert_tokenizer("}
+WANTED = {
+    "mnist": '"mnist"',
+    "fashion-mnist": '"fashion-mnist"',
+    "glue": "load_glue(",
+    "bert": "load_bert_tokenizer(",
+}
 
 
 def fetch(wanted: list[Path], root: Path) -> None:
@@ -74,7 +97,9 @@ def fetch(wanted: list[Path], root: Path) -> None:
     code = "\n".join(code_of(path.read_text(encoding="utf-8")) for path in wanted)
     if names := missing(name for name, sign in WANTED.items() if sign in code.replace("'", '"')):
         command = [sys.executable, "-m", "mptlml_book.data.fetch", *names]
-        os.environ["MPTLML_ASKED"] = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True).stdout.strip()
+        os.environ["MPTLML_ASKED"] = subprocess.run(
+            command, cwd=root, stdout=subprocess.PIPE, text=True
+        ).stdout.strip()
 
 
 def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
@@ -85,7 +110,9 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
     fetch(wanted, root)
     stale = {path: digest(path, root) for path in wanted if executed_chapter(path, root) is None}
     if not stale:
-        print("nothing to execute: the chapters asked for were run for these very sources", flush=True)
+        print(
+            "nothing to execute: the chapters asked for were run for these very sources", flush=True
+        )
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
@@ -99,10 +126,17 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
     known = {path.stem: path for path in chapters(root)}
     unknown = sorted(set(names) - set(known))
     if unknown:
-        print(f"no such chapter: {', '.join(unknown)}; there are {', '.join(known) or 'none'}", file=sys.stderr)
+        print(
+            f"no such chapter: {', '.join(unknown)}; there are {', '.join(known) or 'none'}",
+            file=sys.stderr,
+        )
         return 2
-    with locked(root / "_build" / ".execute.lock"):  # two executions at once would run each chapter twice
-        failed = refresh([path for stem, path in known.items() if not names or stem in names], jobs, root)
+    with locked(
+        root / "_build" / ".execute.lock"
+    ):  # two executions at once would run each chapter twice
+        failed = refresh(
+            [path for stem, path in known.items() if not names or stem in names], jobs, root
+        )
         gather(root)
     for stem in failed:
         print(f"failed: {stem}, kept in build/chapters/{stem}.ipynb", file=sys.stderr)

@@ -21,16 +21,28 @@ def unwrap(app, doctree):
 class FoldSolutions(SphinxPostTransform):
     """Each solution becomes a closed fold, named "Solution to Exercise 4.1"."""
 
-    default_priority = 150  # sphinx-exercise has written the titles; sphinx-design has yet to make its folds
+    default_priority = (
+        150  # sphinx-exercise has written the titles; sphinx-design has yet to make its folds
+    )
     formats = ("html",)
 
     def run(self) -> None:
         for solution in list(self.document.findall(solution_node)):
             title, *content = solution.children
             name = nodes.rubric("", title.astext())
-            solution.replace_self(create_component(
-                "dropdown", children=[name, *content], opened=False, has_title=True, icon=None, chevron=None,
-                container_classes=["sd-mb-3"], title_classes=[], body_classes=[]))
+            solution.replace_self(
+                create_component(
+                    "dropdown",
+                    children=[name, *content],
+                    opened=False,
+                    has_title=True,
+                    icon=None,
+                    chevron=None,
+                    container_classes=["sd-mb-3"],
+                    title_classes=[],
+                    body_classes=[],
+                )
+            )
 
 
 def setup(app):

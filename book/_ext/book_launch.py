@@ -24,8 +24,12 @@ PULL = "git-pull?repo={repository}&branch=gh-pages&urlpath={opened}"
 
 def address() -> tuple[str, str] | None:
     """The repository and branch that the environment names, if it does."""
-    repository = os.environ.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
-    return (repository, os.environ.get("MPTLML_BRANCH", "").strip() or "main") if repository else None
+    repository = (
+        os.environ.get("MPTLML_REPOSITORY", "").strip().removesuffix("/").removesuffix(".git")
+    )
+    return (
+        (repository, os.environ.get("MPTLML_BRANCH", "").strip() or "main") if repository else None
+    )
 
 
 def site() -> str:
@@ -37,15 +41,23 @@ def site() -> str:
 def _set_options(app, config):
     if place := address():
         config.html_theme_options |= {
-            "repository_url": place[0], "repository_branch": place[1], "use_repository_button": True,
-            "use_edit_page_button": True, "use_issues_button": True,
-            "launch_buttons": {"binderhub_url": "https://mybinder.org", "notebook_interface": "jupyterlab"},
+            "repository_url": place[0],
+            "repository_branch": place[1],
+            "use_repository_button": True,
+            "use_edit_page_button": True,
+            "use_issues_button": True,
+            "launch_buttons": {
+                "binderhub_url": "https://mybinder.org",
+                "notebook_interface": "jupyterlab",
+            },
         }
 
 
 def _offer_notebook(app, pagename, templatename, context, doctree):
     if (Path(app.srcdir) / f"{pagename}.ipynb").is_file():
-        context["ipynb_source"] = f"{pagename}.ipynb"  # the theme does so only where there is an address
+        context["ipynb_source"] = (
+            f"{pagename}.ipynb"  # the theme does so only where there is an address
+        )
 
 
 def _launch(app, pagename, templatename, context, doctree):
@@ -63,7 +75,9 @@ def _launch(app, pagename, templatename, context, doctree):
 def _write_notebook(app, pagename, templatename, context, doctree):
     if "ipynb_source" in context:
         root, place = Path(app.srcdir), site() and f"{site()}{pagename}.html"
-        executed = (root / "_build" / "records.json").exists() and executed_chapter(root / f"{pagename}.md", root)
+        executed = (root / "_build" / "records.json").exists() and executed_chapter(
+            root / f"{pagename}.md", root
+        )
         notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
         target = Path(app.outdir) / "_sources" / context["ipynb_source"]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +94,9 @@ def _describe(app, pagename, templatename, context, doctree):
     if site():
         said |= {"og:url": f"{site()}{pagename}.html", "og:image": f"{site()}_static/card.png"}
     context["metatags"] = context.get("metatags", "") + "".join(
-        f'<meta property="{name}" content="{escape(text, quote=True)}">\n' for name, text in said.items())
+        f'<meta property="{name}" content="{escape(text, quote=True)}">\n'
+        for name, text in said.items()
+    )
 
 
 def setup(app):

@@ -32,7 +32,10 @@ class Told:
         elif keep_outputs(copy, self.root):
             print(f"{copy.stem} passed in {report.duration:.0f} s", flush=True)
         else:
-            print(f"{copy.stem}: its sources changed while it ran, its outputs are not kept", file=sys.stderr)
+            print(
+                f"{copy.stem}: its sources changed while it ran, its outputs are not kept",
+                file=sys.stderr,
+            )
 
     def pytest_collectreport(self, report):
         if report.failed:

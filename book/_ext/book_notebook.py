@@ -25,8 +25,10 @@ from mptlml_book.report.records import MIME, NAMED
 
 LINK = re.compile(r"\[([^\]]+)\]\((#?[\w./-]+)\)")
 ROLE = re.compile(r"\{([a-z:]+)\}`([^`]+)`")
-DIRECTIVE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
-                       re.DOTALL | re.MULTILINE)
+DIRECTIVE = re.compile(
+    r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*([^\n]*)\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$",
+    re.DOTALL | re.MULTILINE,
+)
 ANCHOR = re.compile(r"^\([\w-]+\)=\n?", re.MULTILINE)
 FORMULA = re.compile(r"\$\$?[^$]+\$\$?")
 NARROW = re.compile(r'<div class="narrow".*?</svg>\s*</div>', re.DOTALL)  # for a phone
@@ -55,7 +57,10 @@ class Page:
     def __init__(self, body: str, address: str, root: Path = ROOT) -> None:
         self.soup, self.address, self.root = BeautifulSoup(body, "html.parser"), address, root
         links = self.soup.select("a.reference.internal[href]")
-        self.links = {link["href"].rpartition("#")[2].removesuffix(".html").rpartition("/")[2]: link for link in links}
+        self.links = {
+            link["href"].rpartition("#")[2].removesuffix(".html").rpartition("/")[2]: link
+            for link in links
+        }
 
     def text(self, markdown: str) -> str:
         """Markdown with values and plain Markdown in place of roles and directives."""
@@ -72,14 +77,21 @@ class Page:
         kind, text = found[1], found[2]
         if kind == "glue:text":
             name, _, form = text.rpartition("::")[2].partition(":")
-            value = literal_eval(next(chapter["glued"][name] for chapter in said(self.root)["chapters"].values()
-                                      if name in chapter["glued"]))
+            value = literal_eval(
+                next(
+                    chapter["glued"][name]
+                    for chapter in said(self.root)["chapters"].values()
+                    if name in chapter["glued"]
+                )
+            )
             return number(value, form) if form and not isinstance(value, str) else str(value)
         if kind in ("claim", "verdict"):
             claim = next(claim for claim in said(self.root)["claims"] if claim["id"] == text)
             return claim["text" if kind == "claim" else "verdict"]
         if kind.startswith("cite"):
-            known = [cited(self.root / "book" / "references.bib")[key.strip()] for key in text.split(",")]
+            known = [
+                cited(self.root / "book" / "references.bib")[key.strip()] for key in text.split(",")
+            ]
             if kind == "cite:t":
                 return ", ".join(f"{authors} ({year})" for authors, year in known)
             return "(" + "; ".join(f"{authors}, {year}" for authors, year in known) + ")"
@@ -95,7 +107,9 @@ class Page:
         """Words, else those of the page; where its address is known, as a link to what they name."""
         link = self.links.get(label)
         words = words or (link.get_text() if link else label)
-        return f"[{words}]({urljoin(self.address, link['href'])})" if link and self.address else words
+        return (
+            f"[{words}]({urljoin(self.address, link['href'])})" if link and self.address else words
+        )
 
     def _directive(self, found: re.Match) -> str:
         _, kind, title, options, body = found.groups()
@@ -109,8 +123,14 @@ class Page:
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
         if kind.startswith("solution"):
             return "**Solution**" * (kind == "solution-start")
-        body = FORMULA.sub(lambda formula: " ".join(formula[0].split()), body)  # else > is part of it
-        lines = [f"**{named or title or kind.rpartition(':')[2].capitalize()}**", "", *body.splitlines()]
+        body = FORMULA.sub(
+            lambda formula: " ".join(formula[0].split()), body
+        )  # else > is part of it
+        lines = [
+            f"**{named or title or kind.rpartition(':')[2].capitalize()}**",
+            "",
+            *body.splitlines(),
+        ]
         return "\n".join(f"> {line}".rstrip() for line in lines)
 
 
@@ -122,7 +142,10 @@ def image(svg: str, alt: str) -> str:
 def shown(output: nbformat.NotebookNode, alt: str) -> nbformat.NotebookNode | None:
     """An output as any reader shows it, drawings with their `alt`; None for what only the pages use."""
     data = output.get("data", {})
-    if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") in ("columns", "stored"):
+    if any(name.startswith(NAMED) for name in data) or data.get(MIME, {}).get("kind") in (
+        "columns",
+        "stored",
+    ):
         return None
     data.pop(MIME, None)
     once = NARROW.sub("", data.get("text/html", ""))
@@ -148,9 +171,15 @@ def readable(notebook: nbformat.NotebookNode, page: Page) -> nbformat.NotebookNo
         cell.metadata = {"jupyter": {"source_hidden": True}} if tags else {}
         cells.append(cell)
         if caption := figure.get("caption"):
-            cells.append(nbformat.v4.new_markdown_cell(f"**{page.title(figure['name'])}** {page.text(caption)}"))
+            cells.append(
+                nbformat.v4.new_markdown_cell(
+                    f"**{page.title(figure['name'])}** {page.text(caption)}"
+                )
+            )
     where = f"[a page]({page.address})" if page.address else "a page"
     top = f"*This is {where} of the book **Masked pre-training, in numbers**. What moves there stands still here.*"
     for k, cell in enumerate(cells := [nbformat.v4.new_markdown_cell(top), *cells]):
         cell["id"] = f"cell-{k}"
-    return nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": notebook.metadata["kernelspec"]})
+    return nbformat.v4.new_notebook(
+        cells=cells, metadata={"kernelspec": notebook.metadata["kernelspec"]}
+    )

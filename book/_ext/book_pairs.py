@@ -22,9 +22,14 @@ FORMAT = "md:myst"
 def cells(notebook: nbformat.NotebookNode, config: object) -> dict[str, str]:
     """{digest: first line} of the cells that a notebook would have as a text: kinds, sources and tags."""
     as_text = jupytext.reads(jupytext.writes(notebook, FORMAT, config=config), FORMAT)
-    said = [json.dumps([cell.cell_type, cell.source.strip(), cell.metadata], sort_keys=True) for cell in as_text.cells]
-    return {hashlib.sha256(one.encode()).hexdigest()[:16]: cell.source.strip().split("\n")[0]
-            for one, cell in zip(said, as_text.cells, strict=True)}
+    said = [
+        json.dumps([cell.cell_type, cell.source.strip(), cell.metadata], sort_keys=True)
+        for cell in as_text.cells
+    ]
+    return {
+        hashlib.sha256(one.encode()).hexdigest()[:16]: cell.source.strip().split("\n")[0]
+        for one, cell in zip(said, as_text.cells, strict=True)
+    }
 
 
 def committed(path: Path, root: Path) -> str:
@@ -39,7 +44,10 @@ def only_in_twin(source: Path, known: list[str], config: object, root: Path) -> 
     twin = source.with_suffix(".ipynb")
     try:
         held = cells(nbformat.reads(twin.read_text(encoding="utf-8"), as_version=4), config)
-    except (OSError, nbformat.reader.NotJSONError):  # there is none, or one with the marks of a merge in it
+    except (
+        OSError,
+        nbformat.reader.NotJSONError,
+    ):  # there is none, or one with the marks of a merge in it
         return []
     held = {name: line for name, line in held.items() if name not in known}
     for text in (lambda: source.read_text(encoding="utf-8"), lambda: committed(source, root)):
@@ -78,11 +86,13 @@ def main(root: Path = ROOT) -> int:
         if held := only_in_twin(source, known.get(source.stem, []), config, root):
             failed = True
             twin = name.with_suffix(".ipynb")
-            print(f"{twin} holds {len(held)} cells that {source.name} has not; the first begins: {held[0]}\n"
-                  f"  to keep what the notebook holds:  .venv/bin/jupytext --to {FORMAT} {twin}\n"
-                  f"  to keep what the text holds:      rm {twin}\n"
-                  "  and then make pairs. Where both were edited, copy these cells into the text first.",
-                  file=sys.stderr)
+            print(
+                f"{twin} holds {len(held)} cells that {source.name} has not; the first begins: {held[0]}\n"
+                f"  to keep what the notebook holds:  .venv/bin/jupytext --to {FORMAT} {twin}\n"
+                f"  to keep what the text holds:      rm {twin}\n"
+                "  and then make pairs. Where both were edited, copy these cells into the text first.",
+                file=sys.stderr,
+            )
             continue
         known[source.stem] = [*cells(pair(source, config), config)]
     stamp.parent.mkdir(exist_ok=True)

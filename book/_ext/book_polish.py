@@ -15,16 +15,23 @@ from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
-MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')  # as mptlml_book.report.moving writes it
-NUMBERS = re.compile(r'<script type="application/json">([^<]{100000,})</script>')  # so many stand beside the page
+MOVING = re.compile(
+    r'<div class="moving" data-kind="([a-z]+)"'
+)  # as mptlml_book.report.moving writes it
+NUMBERS = re.compile(
+    r'<script type="application/json">([^<]{100000,})</script>'
+)  # so many stand beside the page
 NOTHING = re.compile(  # what drawings carry along and nothing shows
     r' transform="rotate\(-0 [^"]*"| font-family="’DejaVu Sans’, sans-serif"| stroke-linecap="square"'
-    r'|<path d="[^"]*"(?: clip-path="[^"]*")? fill="none"/>')
+    r'|<path d="[^"]*"(?: clip-path="[^"]*")? fill="none"/>'
+)
 TITLE = "Masked pre-training, in numbers"
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
-    ('<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
-     '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar" role="navigation" aria-label="Book">'),
+    (
+        '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar">',
+        '<div id="pst-primary-sidebar" class="bd-sidebar-primary bd-sidebar" role="navigation" aria-label="Book">',
+    ),
     # The label hides the words that one sees ("Code"), and says of every cell the same.
     ('<summary aria-label="Toggle hidden content">', "<summary>"),
     # A role that has been withdrawn, inside a list whose items it must not be.
@@ -57,11 +64,15 @@ def _write_numbers(app, doctree, docname):
         if "pasted-text" in node["classes"]:
             node[:] = [nodes.Text(minus(node.astext()))]
         after = node.next_node(descend=False, siblings=True)
-        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):  # its mark comes last
+        if (
+            "claim" in node and isinstance(after, nodes.Text) and after.startswith("%")
+        ):  # its mark comes last
             node += nodes.Text("%")
             after.parent.replace(after, nodes.Text(after[1:]))
     for text in list(doctree.findall(nodes.Text)):
-        verbatim = isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw))
+        verbatim = isinstance(
+            text.parent, (nodes.literal, nodes.literal_block, nodes.math, nodes.raw)
+        )
         if re.search("[±×]", text) and not verbatim:
             text.parent.replace(text, nodes.Text(unbroken(text)))
     for formula in doctree.findall(nodes.math):
@@ -79,7 +90,7 @@ def _embrace(formula):
     closing = re.match(r"[.,;:?!)]+", after or "")
     if closing and formula.parent.index(after) == place + 1:
         formula[:] = [nodes.Text(f"{formula.astext()}\\text{{{closing[0]}}}")]
-        after.parent.replace(after, nodes.Text(after[closing.end():]))
+        after.parent.replace(after, nodes.Text(after[closing.end() :]))
 
 
 def _add_scripts(app, pagename, templatename, context, doctree):
@@ -109,8 +120,12 @@ def _write_again(app, env):
     """All pages, where a title, a label or a number is another now: each may show it."""
     titles = sorted((name, node.astext()) for name, node in env.titles.items())
     labels = sorted(map(str, env.domains["std"].labels.items()))
-    before, env.book_shared = getattr(env, "book_shared", None), repr(
-        [titles, sorted(env.toc_secnumbers.items()), sorted(env.toc_fignumbers.items()), labels])
+    before, env.book_shared = (
+        getattr(env, "book_shared", None),
+        repr(
+            [titles, sorted(env.toc_secnumbers.items()), sorted(env.toc_fignumbers.items()), labels]
+        ),
+    )
     return [] if env.book_shared == before else list(env.found_docs)
 
 

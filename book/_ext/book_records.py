@@ -31,7 +31,15 @@ from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from mptlml_book.report.claims import KINDS, NOT_RUN, OTHER_DATA, RUNS, VERDICTS, band_text, with_unit
+from mptlml_book.report.claims import (
+    KINDS,
+    NOT_RUN,
+    OTHER_DATA,
+    RUNS,
+    VERDICTS,
+    band_text,
+    with_unit,
+)
 from mptlml_book.report.records import MIME
 
 logger = logging.getLogger(__name__)
@@ -44,12 +52,18 @@ def typeset(text: str) -> str:
     return unbroken(text.replace("'", "’"))
 
 
-WIDE = re.compile(r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL)  # of two forms the first
+WIDE = re.compile(
+    r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL
+)  # of two forms the first
 PAGES = Environment(
-    loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True,
+    loader=FileSystemLoader(HERE),
+    autoescape=True,
+    trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.globals.update(runs=RUNS, checked=partial(filter, lambda claim: claim["verdict"] not in (NOT_RUN, OTHER_DATA)))
+PAGES.globals.update(
+    runs=RUNS, checked=partial(filter, lambda claim: claim["verdict"] not in (NOT_RUN, OTHER_DATA))
+)
 PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
 TEMPLATE = PAGES.get_template("book_records.html").module
 
@@ -60,20 +74,38 @@ def read_records(root: Path) -> dict:
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     count = Counter(claim["verdict"] for claim in found["claims"])
     missing, other = count[NOT_RUN], count[OTHER_DATA]
-    in_band = len(found["claims"]) - missing - other  # outside its band such a claim stops the build
+    in_band = (
+        len(found["claims"]) - missing - other
+    )  # outside its band such a claim stops the build
     lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
-    lacking += f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}" * bool(other)
+    lacking += (
+        f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}"
+        * bool(other)
+    )
     return found | {
-        "kinds": KINDS, "verdicts": VERDICTS, "figures": read_figures(root, found["claims"]),
-        "in_band": in_band, "said": f"{in_band} checked" + lacking,
+        "kinds": KINDS,
+        "verdicts": VERDICTS,
+        "figures": read_figures(root, found["claims"]),
+        "in_band": in_band,
+        "said": f"{in_band} checked" + lacking,
     }
 
 
 def read_figures(root: Path, found: list[dict]) -> list[dict]:
     """The paper's figures, in its order, each with the claims that it names by id or pattern."""
     figures = yaml.safe_load((root / "book" / "figures.yml").read_text(encoding="utf-8"))
-    return [figure | {"found": [claim for name in figure["claims"] for claim in found
-                                if fnmatchcase(claim["id"], name)]} for figure in figures]
+    return [
+        figure
+        | {
+            "found": [
+                claim
+                for name in figure["claims"]
+                for claim in found
+                if fnmatchcase(claim["id"], name)
+            ]
+        }
+        for figure in figures
+    ]
 
 
 def drawn(record: dict, book: dict, text: str = "") -> str:
@@ -102,15 +134,27 @@ def read_executed(text: str, path: str) -> NotebookNode:
     for cell in code_cells(notebook):
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
-            for kind in [kind for kind, content in output.get("data", {}).items() if "moving-still" in content]:
-                output["data"][kind] = NARROW.sub("", output["data"][kind])  # on a phone too it moves
+            for kind in [
+                kind
+                for kind, content in output.get("data", {}).items()
+                if "moving-still" in content
+            ]:
+                output["data"][kind] = NARROW.sub(
+                    "", output["data"][kind]
+                )  # on a phone too it moves
             if MIME in output.get("data", {}):
                 shown = drawn(output["data"][MIME], read_records(root), text)
-                output["data"] = {"text/html": "" if shown in said else shown}  # a note on data once
+                output["data"] = {
+                    "text/html": "" if shown in said else shown
+                }  # a note on data once
                 said.append(shown)
             elif alt and "text/html" in output.get("data", {}):
-                output["data"] = {"text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))}
-        cell.outputs = [output for output in cell.outputs if output.get("data") != {"text/html": ""}]
+                output["data"] = {
+                    "text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))
+                }
+        cell.outputs = [
+            output for output in cell.outputs if output.get("data") != {"text/html": ""}
+        ]
     return notebook
 
 
@@ -123,7 +167,9 @@ class Records(SphinxDirective):
         book = read_records(Path(self.env.srcdir))
         page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
         if self.arguments[0] == "scorecard":
-            for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):  # pages may say [text](#claim-id)
+            for anchor in (
+                f"claim-{claim['id']}" for claim in book["claims"]
+            ):  # pages may say [text](#claim-id)
                 self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
         return self.parse_text_to_nodes(str(page(book)), allow_section_headings=True)
 
@@ -153,8 +199,13 @@ def _tag_paper(app, doctree, docname):
     found = {name: figure for figure in doctree.findall(nodes.figure) for name in figure["ids"]}
     for figure in read_records(Path(app.srcdir))["figures"]:
         if figure["anchor"] in found and docname == f"notebooks/{figure['chapter']}":
-            tag = nodes.reference("", f"Paper: {figure['paper']}", internal=True, classes=["paper"],
-                                  refuri=f"../book/passport.html#passport-{figure['id']}")
+            tag = nodes.reference(
+                "",
+                f"Paper: {figure['paper']}",
+                internal=True,
+                classes=["paper"],
+                refuri=f"../book/passport.html#passport-{figure['id']}",
+            )
             next(found[figure["anchor"]].findall(nodes.caption)).insert(0, tag)
 
 
@@ -164,8 +215,14 @@ def _show_twins(app, doctree, docname):
         chapter, anchor = place["twin"]
         figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
         for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            pictures = [picture.astext() for picture in figure.findall(nodes.raw) if anchor not in shown]
-            small = pictures if docname == "book/short" else [WIDE.sub('<div class="narrow">', one) for one in pictures]
+            pictures = [
+                picture.astext() for picture in figure.findall(nodes.raw) if anchor not in shown
+            ]
+            small = (
+                pictures
+                if docname == "book/short"
+                else [WIDE.sub('<div class="narrow">', one) for one in pictures]
+            )
             place += [nodes.raw("", picture, format="html") for picture in small]
             shown.add(anchor)
 
@@ -180,17 +237,23 @@ class Claim(SphinxRole):
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         claims = {claim["id"]: claim for claim in read_records(Path(self.env.srcdir))["claims"]}
         if self.text not in claims:
-            logger.warning("no claim %r was made", self.text, location=self.get_location(), type="book_records")
+            logger.warning(
+                "no claim %r was made", self.text, location=self.get_location(), type="book_records"
+            )
         elif self.name == "claim":
             claim, told = claims[self.text], self.env.temp_data.setdefault("claims told", set())
             text = typeset(claim["text"])
-            node = ClaimValue("", text, claim=claim, number=f"story-{self.env.new_serialno('claim')}", anchor="")
+            node = ClaimValue(
+                "", text, claim=claim, number=f"story-{self.env.new_serialno('claim')}", anchor=""
+            )
             if self.env.docname == f"notebooks/{claim['chapter']}" and self.text not in told:
                 node["anchor"] = f"claim-{self.text}"  # where its chapter says it first
             told.add(self.text)
             return [node], []
         else:
-            return [nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")], []
+            return [
+                nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")
+            ], []
         return [], []
 
 
@@ -204,17 +267,23 @@ def _close_value(self, node):
 
 def write_files(book: dict, site: Path) -> None:
     """Put claims.json, its schema and the figures' data into a built site."""
-    counts = {f"{name}s": dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
-              for name in ("kind", "run", "verdict")}
+    counts = {
+        f"{name}s": dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
+        for name in ("kind", "run", "verdict")
+    }
     summary = {"claims": len(book["claims"]), "in_band": book["in_band"], **counts}
     content = {"$schema": SCHEMA.name, "version": 2, "summary": summary, "claims": book["claims"]}
-    (site / "claims.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (site / "claims.json").write_text(
+        json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     shutil.copy(SCHEMA, site)
     (site / "data").mkdir(exist_ok=True)
     for chapter in book["chapters"].values():
         for key, columns in chapter["columns"].items():
-            rows = [[f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row]
-                    for row in zip(*columns.values(), strict=True)]
+            rows = [
+                [f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row]
+                for row in zip(*columns.values(), strict=True)
+            ]
             with (site / "data" / f"{key}.csv").open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
@@ -223,8 +292,10 @@ def _run_and_read(app, config):
     """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
     root = Path(app.srcdir)
     execute([], 2, root)
-    config.nb_custom_formats = {f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path)}]
-                                for path in chapters(root)}
+    config.nb_custom_formats = {
+        f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path)}]
+        for path in chapters(root)
+    }
     for problem in read_records(root)["problems"]:
         logger.warning(problem, type="book_records")
 
@@ -241,8 +312,14 @@ def setup(app):
     app.add_role("claim", Claim())
     app.add_role("verdict", Claim())
     app.connect("config-inited", _run_and_read)
-    app.add_enumerable_node(TableFigure, "table", html=(lambda self, node: self.visit_figure(node),
-                                                        lambda self, node: self.depart_figure(node)))
+    app.add_enumerable_node(
+        TableFigure,
+        "table",
+        html=(
+            lambda self, node: self.visit_figure(node),
+            lambda self, node: self.depart_figure(node),
+        ),
+    )
     app.connect("doctree-read", _number_tables, priority=100)
     app.connect("doctree-resolved", _tag_paper)
     app.connect("doctree-resolved", _show_twins)

@@ -9,5 +9,7 @@ def without_kernel(model, **_):
         model["content"]["metadata"].pop("language_info", None)
 
 
-warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")  # as the settings are read twice
+warnings.filterwarnings(
+    "ignore", "Overriding existing pre_save_hook"
+)  # as the settings are read twice
 c.ContentsManager.pre_save_hook = without_kernel  # noqa: F821

@@ -14,5 +14,17 @@ from .quadrature import Rule, disc_rule, hermite_rule
 from .shortfall import Shortfall
 from .transformer import MaskedTransformer
 
-__all__ = ["PPCA", "BernoulliMixture", "HiddenMarkovModel", "Importance", "LinearVAE", "MaskedTransformer",
-           "Recursive", "Rule", "SecondMoment", "Shortfall", "disc_rule", "hermite_rule"]
+__all__ = [
+    "PPCA",
+    "BernoulliMixture",
+    "HiddenMarkovModel",
+    "Importance",
+    "LinearVAE",
+    "MaskedTransformer",
+    "Recursive",
+    "Rule",
+    "SecondMoment",
+    "Shortfall",
+    "disc_rule",
+    "hermite_rule",
+]

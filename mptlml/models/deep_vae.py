@@ -28,7 +28,9 @@ class DeepVAE(nn.Module):
     The weights are drawn from `generator`, on its device.
     """
 
-    def __init__(self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, *, generator: Generator) -> None:
+    def __init__(
+        self, num_tokens: int, num_latents: int = 10, num_hidden: int = 256, *, generator: Generator
+    ) -> None:
         super().__init__()
         self.num_tokens, self.num_latents = num_tokens, num_latents
         self.encoder = _layers(num_tokens, num_hidden, 2 * num_latents, generator)
@@ -60,10 +62,17 @@ class DeepVAE(nn.Module):
 
     def slopes(self, z: Tensor) -> Tensor:
         """The decoder's derivative df_j / dz_k, [N, D, K], carried forward through its layers."""
-        value, slope = z, torch.eye(self.num_latents, dtype=z.dtype, device=z.device).expand(len(z), -1, -1)
+        value, slope = (
+            z,
+            torch.eye(self.num_latents, dtype=z.dtype, device=z.device).expand(len(z), -1, -1),
+        )
         for layer in self.decoder:
             value = layer(value)
-            slope = layer.weight @ slope if isinstance(layer, nn.Linear) else (value > 0).to(value)[..., None] * slope
+            slope = (
+                layer.weight @ slope
+                if isinstance(layer, nn.Linear)
+                else (value > 0).to(value)[..., None] * slope
+            )
         return slope
 
     @torch.no_grad()
@@ -73,7 +82,9 @@ class DeepVAE(nn.Module):
         Ten Gauss-Newton steps from each of `starts` [P, N, K], then up to `num_steps` from the best.
         """
         count = len(starts)
-        z = self._climb(x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10).view(starts.shape)
+        z = self._climb(
+            x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10
+        ).view(starts.shape)
         best = self.height(x, observed, z).argmax(0)
         z = self._climb(x, observed, z[best, torch.arange(len(x), device=x.device)], num_steps)
         return Peak.at(z, self._slope_and_precision(x, observed, z)[1])
@@ -85,15 +96,22 @@ class DeepVAE(nn.Module):
 
     def _climb(self, x: Tensor, observed: Tensor, z: Tensor, num_steps: int) -> Tensor:
         """Gauss-Newton steps from z [N, K] toward a peak of p(z | x_R), until none is longer than 0.001."""
-        return climb(lambda z: self.height(x, observed, z), lambda z: self._slope_and_precision(x, observed, z), z,
-                     num_steps=num_steps, tolerance=1e-3)
+        return climb(
+            lambda z: self.height(x, observed, z),
+            lambda z: self._slope_and_precision(x, observed, z),
+            z,
+            num_steps=num_steps,
+            tolerance=1e-3,
+        )
 
     def _slope_and_precision(self, x: Tensor, observed: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient of `height` [N, K], and Gauss and Newton's precision of z [N, K, K]."""
         slopes, variance = self.slopes(z) * observed[..., None], (2 * self.log_noise).exp()
         misfit = torch.where(observed, x - self.decoder(z), 0.0)
         eye = torch.eye(self.num_latents, dtype=z.dtype, device=z.device)
-        return (slopes.mT @ misfit[..., None]).squeeze(-1) / variance - z, eye + slopes.mT @ slopes / variance
+        return (slopes.mT @ misfit[..., None]).squeeze(
+            -1
+        ) / variance - z, eye + slopes.mT @ slopes / variance
 
     @torch.no_grad()
     def condensed(self, x: Tensor) -> tuple["DeepVAE", Tensor, Tensor]:
@@ -110,11 +128,13 @@ class DeepVAE(nn.Module):
         centred = x.double() - last.bias
         y = centred @ turn
         left, count = (centred - y @ turn.T).square().sum(-1), self.num_tokens - len(weight)
-        rest = -0.5 * left / (2 * self.log_noise.double()).exp() - count * (self.log_noise + LOG_2PI / 2)
+        rest = -0.5 * left / (2 * self.log_noise.double()).exp() - count * (
+            self.log_noise + LOG_2PI / 2
+        )
         small = copy.deepcopy(self)
         small.num_tokens, layer = len(weight), cast(nn.Linear, small.decoder[-1])
         layer.weight = nn.Parameter(weight.to(last.weight), requires_grad=False)
-        layer.bias = nn.Parameter(torch.zeros_like(last.bias[:len(weight)]), requires_grad=False)
+        layer.bias = nn.Parameter(torch.zeros_like(last.bias[: len(weight)]), requires_grad=False)
         return small, y.to(x), rest.to(x)
 
 
@@ -160,7 +180,11 @@ class Recursive:
     def _decoded(self, z: Tensor) -> Tensor:
         """A row [..., D] for z: a draw from the likelihood, or its mean."""
         mean = self.vae.decoder(z)
-        return mean + self.vae.log_noise.exp() * randn(mean.shape, mean, self.generator) if self.redraw else mean
+        return (
+            mean + self.vae.log_noise.exp() * randn(mean.shape, mean, self.generator)
+            if self.redraw
+            else mean
+        )
 
 
 def checked(x: Tensor, observed: Tensor, vae: DeepVAE) -> tuple[Tensor, Tensor]:
@@ -183,6 +207,8 @@ def _layers(num_in: int, num_hidden: int, num_out: int, generator: Generator) ->
     for before, after in itertools.pairwise(sizes):
         layer = nn.Linear(before, after, device="meta").to_empty(device=generator.device)
         for parameter in (layer.weight, layer.bias):
-            nn.init.uniform_(parameter, -1 / math.sqrt(before), 1 / math.sqrt(before), generator=generator)
+            nn.init.uniform_(
+                parameter, -1 / math.sqrt(before), 1 / math.sqrt(before), generator=generator
+            )
         layers += [layer, nn.ReLU()]
     return nn.Sequential(*layers[:-1])

@@ -21,12 +21,16 @@ class HiddenMarkovModel:
     not fit, distributions that do not sum to 1; the methods also raise it for tokens not in 0..V - 1.
     """
 
-    def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int) -> None:
+    def __init__(
+        self, initial: Tensor, transition: Tensor, emission: Tensor, num_tokens: int
+    ) -> None:
         shapes = tuple(initial.shape), tuple(transition.shape), tuple(emission.shape)
         square = len(shapes[0]) == 1 and shapes[1] == 2 * shapes[0] and shapes[2][:1] == shapes[0]
         if not square or emission.ndim != 2 or not emission.numel():
-            raise ValueError(f"initial [H], transition [H, H] and emission [H, V] do not fit: "
-                             f"{', '.join(map(str, shapes))}")
+            raise ValueError(
+                f"initial [H], transition [H, H] and emission [H, V] do not fit: "
+                f"{', '.join(map(str, shapes))}"
+            )
         self.num_tokens = check_count(num_tokens, "num_tokens")
         self.initial = check_distributions(initial, "initial")
         self.transition = check_distributions(transition, "transition")
@@ -56,7 +60,10 @@ class HiddenMarkovModel:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         ids, seen = self._check(x, observed)
         by_word = self.emission.T
-        answer = [(state * by_word[ids[..., t]]).sum(-1).log() for t, state in enumerate(self._smooth(ids, seen))]
+        answer = [
+            (state * by_word[ids[..., t]]).sum(-1).log()
+            for t, state in enumerate(self._smooth(ids, seen))
+        ]
         return at_masked(torch.stack(answer, -1), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:

@@ -19,8 +19,16 @@ from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
-NEAR, FAR, CLIMBS = 200, 100, 3  # candidates around the encoder's mean, from the prior; climbed from
-ROUNDS, ROUND_DRAWS, LEAST_SIZE = 6, 200, 30  # of fitting the proposal; least effective sample size of a fit
+NEAR, FAR, CLIMBS = (
+    200,
+    100,
+    3,
+)  # candidates around the encoder's mean, from the prior; climbed from
+ROUNDS, ROUND_DRAWS, LEAST_SIZE = (
+    6,
+    200,
+    30,
+)  # of fitting the proposal; least effective sample size of a fit
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
 
@@ -44,7 +52,11 @@ class StudentT(NamedTuple):
         chi_square = randn((*shape[:-1], TAILS), self.mean, generator).square().sum(-1)
         u = randn(shape, self.mean, generator) * (TAILS / chi_square).sqrt()[..., None]
         count = shape[-1]
-        norm = math.lgamma((TAILS + count) / 2) - math.lgamma(TAILS / 2) - 0.5 * count * math.log(TAILS * math.pi)
+        norm = (
+            math.lgamma((TAILS + count) / 2)
+            - math.lgamma(TAILS / 2)
+            - 0.5 * count * math.log(TAILS * math.pi)
+        )
         log_density = norm - 0.5 * (TAILS + count) * (u.square().sum(-1) / TAILS).log1p()
         log_density = log_density - self.root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return self.mean + (self.root @ u[..., None]).squeeze(-1), log_density
@@ -55,7 +67,9 @@ class StudentT(NamedTuple):
         mean = (share * z).sum(0)
         apart = z - mean
         covariance = torch.einsum("sni,snj->nij", share * apart, apart)
-        return StudentT(mean, torch.linalg.cholesky((1 - KEPT) * covariance + KEPT * self.root @ self.root.mT))
+        return StudentT(
+            mean, torch.linalg.cholesky((1 - KEPT) * covariance + KEPT * self.root @ self.root.mT)
+        )
 
 
 @dataclass(eq=False)
@@ -90,7 +104,9 @@ class Importance:
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
                 bound = self.visible_elbo(rows, masks)
-                answer = answer + (bound - bound.detach())[..., None]  # adds a gradient, not a value
+                answer = (
+                    answer + (bound - bound.detach())[..., None]
+                )  # adds a gradient, not a value
             parts.append(torch.where(masks, 0.0, answer))
         return torch.cat(parts).view(x.shape)
 
@@ -101,7 +117,9 @@ class Importance:
     def log_prob_and_size(self, x: Tensor, observed: Tensor | None = None) -> LogProb:
         """The same, with the effective sample size of each row."""
         condense = observed is None and not torch.is_grad_enabled()  # `condensed` has no gradient
-        x, observed = checked(x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae)
+        x, observed = checked(
+            x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae
+        )
         x = x.where(observed, 0.0)  # NaN at a masked token would pass into gradients
         parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
@@ -115,7 +133,9 @@ class Importance:
         mean, deviation = vae.encode(filled(x, observed, self.fill))
         z = mean + deviation * randn(mean.shape, mean, self.generator)
         fixed = {name: value.detach() for name, value in vae.decoder.named_parameters()}
-        misfit = torch.where(observed, x - torch.func.functional_call(vae.decoder, fixed, (z,)), 0.0)
+        misfit = torch.where(
+            observed, x - torch.func.functional_call(vae.decoder, fixed, (z,)), 0.0
+        )
         fit = -0.5 * misfit.square().sum(-1) / (2 * vae.log_noise.detach()).exp()
         return fit - 0.5 * (mean.square() + deviation.square()).sum(-1) + deviation.log().sum(-1)
 
@@ -130,13 +150,15 @@ class Importance:
         vae, rest = self.vae, x.new_zeros(())
         if condense:
             vae, x, rest = vae.condensed(x)
-            observed = observed[:, :x.shape[1]]
+            observed = observed[:, : x.shape[1]]
         if self.proposal == "encoder":
             u = randn((self.num_samples, *mean.shape), mean, self.generator)
             z = mean + deviation * u
             log_density = -0.5 * (LOG_2PI + u.square()).sum(-1) - deviation.log().sum(-1)
         else:
-            z, log_density = self._fitted_proposal(vae, x, observed, mean).draw(self.num_samples, self.generator)
+            z, log_density = self._fitted_proposal(vae, x, observed, mean).draw(
+                self.num_samples, self.generator
+            )
         tokens, log_weight = _weighed(vae, x, observed, z, log_density)
         return tokens, log_weight + rest
 
@@ -155,11 +177,17 @@ class Importance:
 
     def _blocks(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near MOST_ELEMENTS."""
-        draws = self.num_samples if self.proposal == "encoder" else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
+        draws = (
+            self.num_samples
+            if self.proposal == "encoder"
+            else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
+        )
         return blocks(x, observed, max(1, MOST_ELEMENTS // (draws * x.shape[-1])))
 
 
-def _weighed(vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: Tensor) -> tuple[Tensor, Tensor]:
+def _weighed(
+    vae: DeepVAE, x: Tensor, observed: Tensor, z: Tensor, log_density: Tensor
+) -> tuple[Tensor, Tensor]:
     """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) minus the proposal's density [S, N]."""
     tokens = vae.token_log_prob(x, z)
     log_prior = -0.5 * (LOG_2PI + z.square()).sum(-1)

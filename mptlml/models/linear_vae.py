@@ -31,9 +31,15 @@ class LinearVAE:
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
-        if weight.ndim != 2 or bias.shape != weight.shape[:1] or rule.nodes.shape[1:] != weight.shape[1:]:
-            raise ValueError(f"weight [D, K], bias [D] and nodes [Q, K] do not fit: {tuple(weight.shape)}, "
-                             f"{tuple(bias.shape)}, {tuple(rule.nodes.shape)}")
+        if (
+            weight.ndim != 2
+            or bias.shape != weight.shape[:1]
+            or rule.nodes.shape[1:] != weight.shape[1:]
+        ):
+            raise ValueError(
+                f"weight [D, K], bias [D] and nodes [Q, K] do not fit: {tuple(weight.shape)}, "
+                f"{tuple(bias.shape)}, {tuple(rule.nodes.shape)}"
+            )
         check_finite(weight, what="weight")
         check_finite(bias, what="bias")
         self.weight, self.bias, self.rule = weight, bias, rule.to(weight)
@@ -41,14 +47,19 @@ class LinearVAE:
         self.logits = self.rule.nodes @ weight.T + bias  # eta [Q, D]
         self.log_partition = softplus(self.logits)  # of each token at each node
 
-    def adaptive_log_prob(self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3) -> Tensor:
+    def adaptive_log_prob(
+        self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3
+    ) -> Tensor:
         """log p(x_R), nats per row [...], by Gauss-Hermite nodes around the peak of p(z | x_R).
 
         Accurate where many tokens are observed: with few, p(z | x_R) is far from a normal density.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
-        parts = [self.around_mode(*some, *rule).log_weights.logsumexp(-1) for some in blocks(x, observed, BLOCK)]
+        parts = [
+            self.around_mode(*some, *rule).log_weights.logsumexp(-1)
+            for some in blocks(x, observed, BLOCK)
+        ]
         return torch.cat(parts).view(x.shape[:-1])
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
@@ -59,7 +70,9 @@ class LinearVAE:
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the LML."""
         joint = self._log_joint(x, observed)
-        top = joint.detach().amax(-1, keepdim=True)  # thrice as fast as logsumexp, for want of denormal numbers
+        top = joint.detach().amax(
+            -1, keepdim=True
+        )  # thrice as fast as logsumexp, for want of denormal numbers
         return top[..., 0] + (joint - top).clamp(min=-80).exp().sum(-1).log()
 
     def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -69,7 +82,9 @@ class LinearVAE:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
-        return at_masked(chance.where(~observed, 1.0).log(), x, observed)  # log of 0 has no gradient
+        return at_masked(
+            chance.where(~observed, 1.0).log(), x, observed
+        )  # log of 0 has no gradient
 
     def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
         """The peak of p(z | x_R).
@@ -79,7 +94,10 @@ class LinearVAE:
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
-        height, slope = partial(self._height, seen, mask), partial(self._slope_and_precision, seen, mask)
+        height, slope = (
+            partial(self._height, seen, mask),
+            partial(self._slope_and_precision, seen, mask),
+        )
         start = self.posterior(x, observed) @ self.rule.nodes
         peak = climb(height, slope, start, num_steps=30, tolerance=tolerance, slack=8)
         return Peak.at(peak, slope(peak)[1])
@@ -90,11 +108,17 @@ class LinearVAE:
     def _slope_and_precision(self, seen: Tensor, mask: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         chance = self._logits_at(z).sigmoid()
         spread = mask * chance * (1 - chance)
-        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)  # w_j w_j^T, [D, K K]
+        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(
+            1
+        )  # w_j w_j^T, [D, K K]
         eye = torch.eye(self.num_latents).to(outer)
-        return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(-1, eye.shape)
+        return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(
+            -1, eye.shape
+        )
 
-    def around_mode(self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor) -> Rule:
+    def around_mode(
+        self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor
+    ) -> Rule:
         """A rule of each row's own: nodes [..., Q, K] at mode + L offset, log weight + log p(x_R, z) there.
 
         offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule gives adaptive
@@ -102,7 +126,9 @@ class LinearVAE:
         logsumexp of the new log weights is log p(x_R); their softmax holds the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
-        mode, root = self.mode(x, observed, tolerance=0.01)  # the nodes need not lie exactly around the peak
+        mode, root = self.mode(
+            x, observed, tolerance=0.01
+        )  # the nodes need not lie exactly around the peak
         nodes = mode[..., None, :] + offsets @ root.mT
         seen, mask = torch.where(observed, x, 0.0)[..., None, :], observed[..., None, :]
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -143,4 +169,3 @@ def mixed(shares: Tensor, logits: Tensor, x: Tensor) -> Tensor:
         zero = zero.clone()
         zero[..., lost] = shares @ (-logits[:, lost]).sigmoid()
     return torch.where(x == 1, one, zero)
-

@@ -23,16 +23,29 @@ class BernoulliMixture:
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
         if weights.ndim != 1 or probs.ndim != 2 or len(weights) != len(probs) or not probs.numel():
-            raise ValueError(f"weights [C] and probs [C, D] do not fit: {tuple(weights.shape)}, {tuple(probs.shape)}")
+            raise ValueError(
+                f"weights [C] and probs [C, D] do not fit: {tuple(weights.shape)}, {tuple(probs.shape)}"
+            )
         check_finite(probs, what="probs")
         if probs.min() < 0 or probs.max() > 1:
-            raise ValueError(f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}")
+            raise ValueError(
+                f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}"
+            )
         self.weights, self.probs = check_distributions(weights, "weights"), probs
         self.num_tokens = probs.shape[1]
 
     @classmethod
-    def fit(cls, x: Tensor, num_components: int, *, num_steps: int = 200, tolerance: float = 1e-6,
-            smoothing: float = 1.0, start: "BernoulliMixture | None" = None, generator: Generator) -> "Fitted":
+    def fit(
+        cls,
+        x: Tensor,
+        num_components: int,
+        *,
+        num_steps: int = 200,
+        tolerance: float = 1e-6,
+        smoothing: float = 1.0,
+        start: "BernoulliMixture | None" = None,
+        generator: Generator,
+    ) -> "Fitted":
         """Expectation maximisation from random rows of x [N, D], or from a model `start`.
 
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0
@@ -44,7 +57,9 @@ class BernoulliMixture:
         check_count(num_steps, "num_steps")
         x = x if x.is_floating_point() else x.double()
         if x.ndim != 2 or len(x) < num_components:
-            raise ValueError(f"rows must have shape [N, D], N >= {num_components} components, got {tuple(x.shape)}")
+            raise ValueError(
+                f"rows must have shape [N, D], N >= {num_components} components, got {tuple(x.shape)}"
+            )
         if not smoothing >= 0:
             raise ValueError(f"smoothing must be at least 0, got {smoothing!r}")
         every = all_observed(x.shape[1], x.device)
@@ -53,8 +68,10 @@ class BernoulliMixture:
             chosen = randperm(len(x), x, generator)[:num_components]
             start = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen])
         if start.probs.shape != (num_components, x.shape[1]):
-            raise ValueError(f"a start must have {num_components} components of {x.shape[1]} tokens, "
-                             f"got {tuple(start.probs.shape)}")
+            raise ValueError(
+                f"a start must have {num_components} components of {x.shape[1]} tokens, "
+                f"got {tuple(start.probs.shape)}"
+            )
         model = cls(start.weights.detach(), start.probs.detach())
         history: list[float] = []
         for _ in range(num_steps):
@@ -85,7 +102,10 @@ class BernoulliMixture:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         shares = self._joint(x, observed).softmax(-1)  # r_c [..., C]
-        one, zero = shares @ self.probs, shares @ (1 - self.probs)  # [..., D]: sums of positive terms
+        one, zero = (
+            shares @ self.probs,
+            shares @ (1 - self.probs),
+        )  # [..., D]: sums of positive terms
         return at_masked(torch.where(x == 1, one, zero).log(), x, observed)
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -94,7 +114,9 @@ class BernoulliMixture:
         check_shapes(x, observed, self.num_tokens, self.probs)
         check_binary(x, observed)
         ones, zeros = torch.where(observed, x, 0.0), torch.where(observed, 1 - x, 0.0)
-        return self.weights.log() + (_count_logs(ones, self.probs) + _count_logs(zeros, 1 - self.probs))
+        return self.weights.log() + (
+            _count_logs(ones, self.probs) + _count_logs(zeros, 1 - self.probs)
+        )
 
 
 class Fitted(NamedTuple):

@@ -22,7 +22,10 @@ from ..numerics import LOG_2PI
 from ..protocol import all_observed
 
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
-ROUNDING, LOST = 1e-6, 1e-4  # nats: about the most that the faster way to a row may lose; that anything may
+ROUNDING, LOST = (
+    1e-6,
+    1e-4,
+)  # nats: about the most that the faster way to a row may lose; that anything may
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,8 +68,12 @@ class SecondMoment:
 
     def times(self, left: Tensor) -> Tensor:
         """left [..., D] times the covariance: [..., D]."""
-        flat = left.reshape(-1, left.shape[-1])  # one large product is up to three times faster than many small ones
-        flat = (flat @ self.covariance.T) @ self.covariance if self.is_root else flat @ self.covariance
+        flat = left.reshape(
+            -1, left.shape[-1]
+        )  # one large product is up to three times faster than many small ones
+        flat = (
+            (flat @ self.covariance.T) @ self.covariance if self.is_root else flat @ self.covariance
+        )
         return flat.view(left.shape)
 
     def principal_axes(self) -> tuple[Tensor, Tensor]:
@@ -105,26 +112,43 @@ class PPCA:
     not fit, NaN at an observed token, and a covariance lost to rounding.
     """
 
-    def __init__(self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None) -> None:
+    def __init__(
+        self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None
+    ) -> None:
         if weight.ndim != 2 or not torch.is_floating_point(weight):
-            raise ValueError(f"weight must be a floating matrix [D, K], got shape {tuple(weight.shape)}")
+            raise ValueError(
+                f"weight must be a floating matrix [D, K], got shape {tuple(weight.shape)}"
+            )
         self.num_tokens, self.num_latents = weight.shape
         if not 1 <= self.num_latents <= self.num_tokens:
-            raise ValueError(f"K = {self.num_latents} latent dimensions do not fit D = {self.num_tokens} tokens: "
-                             "1 <= K <= D")
+            raise ValueError(
+                f"K = {self.num_latents} latent dimensions do not fit D = {self.num_tokens} tokens: "
+                "1 <= K <= D"
+            )
         self.weight = weight
-        self.noise_variance = torch.as_tensor(noise_variance, dtype=weight.dtype, device=weight.device)
+        self.noise_variance = torch.as_tensor(
+            noise_variance, dtype=weight.dtype, device=weight.device
+        )
         if self.noise_variance.ndim != 0 or not 0 < self.noise_variance < math.inf:
-            raise ValueError(f"the noise variance must be one positive number, got {noise_variance}")
+            raise ValueError(
+                f"the noise variance must be one positive number, got {noise_variance}"
+            )
         self.mean = weight.new_zeros(self.num_tokens) if mean is None else mean
         if self.mean.shape != (self.num_tokens,):
-            raise ValueError(f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}")
+            raise ValueError(
+                f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}"
+            )
         check_finite(self.weight, what="weight")
         check_finite(self.mean, what="mean")
 
     @classmethod
-    def fit(cls, data: Tensor | SecondMoment, num_latents: int, noise_variance: Tensor | float | None = None,
-            mean: Tensor | None = None) -> "PPCA":
+    def fit(
+        cls,
+        data: Tensor | SecondMoment,
+        num_latents: int,
+        noise_variance: Tensor | float | None = None,
+        mean: Tensor | None = None,
+    ) -> "PPCA":
         """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
         W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N.
@@ -139,19 +163,28 @@ class PPCA:
         num_tokens = len(data.mean)
         check_count(num_latents, "K")
         if num_latents > num_tokens - (noise_variance is None):
-            raise ValueError(f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
-                             "or at most D if the noise variance is given")
-        model = cls(data.mean.new_zeros(num_tokens, num_latents), 1.0 if noise_variance is None else noise_variance,
-                    data.mean if mean is None else mean)  # refuses what the model would refuse, before work starts
+            raise ValueError(
+                f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
+                "or at most D if the noise variance is given"
+            )
+        model = cls(
+            data.mean.new_zeros(num_tokens, num_latents),
+            1.0 if noise_variance is None else noise_variance,
+            data.mean if mean is None else mean,
+        )  # refuses what the model would refuse, before work starts
         variances, axes = (data if mean is None else data.about(mean)).principal_axes()
         noise = model.noise_variance
         if noise_variance is None:
             noise = variances[num_latents:].sum() / (num_tokens - num_latents)
             if not noise > torch.finfo(noise.dtype).eps * variances.sum():
-                raise ValueError(f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully and "
-                                 "leave no noise to fit")
+                raise ValueError(
+                    f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully and "
+                    "leave no noise to fit"
+                )
         scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
-        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales  # fewer than K if there are fewer than K rows
+        model.weight[:, : len(scales)] = (
+            axes[: len(scales)].T * scales
+        )  # fewer than K if there are fewer than K rows
         return cls(model.weight, noise, model.mean)
 
     @property
@@ -183,7 +216,9 @@ class PPCA:
 
         The variance depends on the mask alone and has its axes.
         """
-        mean, variance = (part.to(self.weight.dtype) for part in self._moments(self._seen(x, observed), observed))
+        mean, variance = (
+            part.to(self.weight.dtype) for part in self._moments(self._seen(x, observed), observed)
+        )
         return Moments(torch.where(observed, x, mean), torch.where(observed, 0.0, variance))
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -219,11 +254,17 @@ class PPCA:
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):  # row by row, which takes longer
+        if not self._keeps_digits(
+            root, inverse, moment.diagonal().max(), LOST
+        ):  # row by row, which takes longer
             rows = moment.as_rows()
             answers = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
-            squared = torch.stack([(self._mean + rows - answer.mean).square().sum(0) for answer in answers])
-            return _log_normal(squared, torch.stack([answer.variance for answer in answers]), observed)
+            squared = torch.stack(
+                [(self._mean + rows - answer.mean).square().sum(0) for answer in answers]
+            )
+            return _log_normal(
+                squared, torch.stack([answer.variance for answer in answers]), observed
+            )
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
@@ -234,7 +275,9 @@ class PPCA:
         moment, every = self._about_mean(data), all_observed(self.num_tokens, self.weight.device)
         root = self._root(every)
         if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
-            projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)  # L^-1 W^T [K, D]
+            projected = torch.linalg.solve_triangular(
+                root, self._weight.T, upper=False
+            )  # L^-1 W^T [K, D]
             explained = (moment.times(projected) * projected).sum()
             squared = (moment.diagonal().sum() - explained) / self._noise
         else:
@@ -253,7 +296,11 @@ class PPCA:
         A difference of squared lengths; where that would lose digits, the two terms of
         |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2 at its least, the posterior mean of z.
         """
-        projected, length, inverse = seen @ self._weight, seen.square().sum(-1), torch.cholesky_inverse(root)
+        projected, length, inverse = (
+            seen @ self._weight,
+            seen.square().sum(-1),
+            torch.cholesky_inverse(root),
+        )
         latent = _rows_times(projected, inverse)  # the posterior mean of z, [..., K]
         if self._keeps_digits(root, inverse, length, ROUNDING):
             return (length - (projected * latent).sum(-1)) / self._noise
@@ -299,15 +346,21 @@ class PPCA:
             gram = (observed[..., None] * self._weight).mT @ self._weight
         else:
             outer = self._outer() if outer is None else outer
-            gram = (observed.to(outer.dtype) @ outer).unflatten(-1, (self.num_latents, self.num_latents))
+            gram = (observed.to(outer.dtype) @ outer).unflatten(
+                -1, (self.num_latents, self.num_latents)
+            )
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        held = (self._noise > 0) & (torch.finfo(root.dtype).eps * pivots.amax(-1) < LOST * pivots.amin(-1))
+        held = (self._noise > 0) & (
+            torch.finfo(root.dtype).eps * pivots.amax(-1) < LOST * pivots.amin(-1)
+        )
         lost = (failed > 0) | ~held
         if lost.any():
-            raise ValueError(f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
-                             f"masks: sigma^2 = {self._noise:.3g} is too small")
+            raise ValueError(
+                f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
+                f"masks: sigma^2 = {self._noise:.3g} is too small"
+            )
         return root
 
     def _outer(self) -> Tensor:

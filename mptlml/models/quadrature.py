@@ -22,8 +22,9 @@ class Rule(NamedTuple):
         return Rule(self.nodes.to(like), self.log_weights.to(like))
 
 
-def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
-              generator: Generator | None = None) -> Rule:
+def disc_rule(
+    spacing: float, radius: float = 4.5, num_latents: int = 2, *, generator: Generator | None = None
+) -> Rule:
     """A uniform grid inside the ball that holds the prior's mass; the weights sum to one.
 
     It converges faster than any power of `spacing` below the posterior's width. With a `generator` the grid is
@@ -32,10 +33,14 @@ def disc_rule(spacing: float, radius: float = 4.5, num_latents: int = 2, *,
     """
     check_count(num_latents, "num_latents")
     if not 0 < spacing <= radius < math.inf:
-        raise ValueError(f"a grid needs 0 < spacing <= radius, got spacing {spacing!r}, radius {radius!r}")
+        raise ValueError(
+            f"a grid needs 0 < spacing <= radius, got spacing {spacing!r}, radius {radius!r}"
+        )
     half = math.ceil(radius / spacing)
     if (2 * half + 1) ** num_latents > 1e6:
-        raise ValueError(f"{2 * half + 1} nodes per axis in {num_latents} dimensions are more than a million")
+        raise ValueError(
+            f"{2 * half + 1} nodes per axis in {num_latents} dimensions are more than a million"
+        )
     axis = spacing * torch.arange(-half, half + 1, dtype=torch.float64)
     nodes = torch.cartesian_prod(*[axis] * num_latents).view(-1, num_latents)
     if generator is not None:

@@ -20,17 +20,24 @@ class Shortfall:
 
     def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:
         if (model.num_tokens, model.vocab_size) != (truth.num_tokens, truth.vocab_size):
-            raise ValueError(f"{model.num_tokens} tokens of {model.vocab_size} words against {truth.num_tokens} of "
-                             f"{truth.vocab_size}")
+            raise ValueError(
+                f"{model.num_tokens} tokens of {model.vocab_size} words against {truth.num_tokens} of "
+                f"{truth.vocab_size}"
+            )
         self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; 0 at observed tokens."""
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
-        return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(x.shape)
+        return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(
+            x.shape
+        )
 
     def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:
-        p, q = self.truth.vocabulary_log_prob(x, observed), self.model.vocabulary_log_prob(x, observed)
+        p, q = (
+            self.truth.vocabulary_log_prob(x, observed),
+            self.model.vocabulary_log_prob(x, observed),
+        )
         kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
         return torch.where(observed, 0.0, -kl)

@@ -46,10 +46,13 @@ class MaskedTransformer(nn.Module):
         super().__init__()
         self.num_tokens, self.vocab_size = num_tokens, vocab_size
         # The last row of the embedding stands for a masked token.
-        self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(device=generator.device)
+        self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(
+            device=generator.device
+        )
         nn.init.normal_(self.embedding.weight, generator=generator)
         self.layers = nn.ModuleList(
-            Layer(num_tokens, width, num_heads, distance, generator) for _ in range(num_layers))
+            Layer(num_tokens, width, num_heads, distance, generator) for _ in range(num_layers)
+        )
         self.readout = _linear(width, vocab_size, generator)
         self.to(generator.device)
 
@@ -59,10 +62,14 @@ class MaskedTransformer(nn.Module):
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
-        answer = self._answer(x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1))
+        answer = self._answer(
+            x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1)
+        )
         return at_masked(answer, x, observed)
 
-    def _answer(self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def _answer(
+        self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
         """read(log-probabilities [n, D, V], token ids [n, D]), for x and observed broadcast together."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
@@ -95,19 +102,28 @@ class Layer(nn.Module):
         self.num_heads = num_heads
         self.query_key_value = _linear(width, 3 * width, generator)
         self.mix = _linear(width, width, generator)
-        self.up, self.down = _linear(width, 4 * width, generator), _linear(4 * width, width, generator)
+        self.up, self.down = (
+            _linear(width, 4 * width, generator),
+            _linear(4 * width, width, generator),
+        )
         place, head = torch.arange(num_tokens), torch.arange(num_heads)
         target = (head // 2 + 1) * (2 * (head % 2) - 1)  # -1, 1, -2, 2, ...
         far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()
         start = -0.5 * far if distance == "near" else torch.zeros(far.shape)
         self.distance = nn.Parameter(start, requires_grad=distance != "none")  # [heads, 2 D - 1]
-        self.register_buffer("offset", place - place[:, None] + num_tokens - 1)  # [D, D], an index into `distance`
+        self.register_buffer(
+            "offset", place - place[:, None] + num_tokens - 1
+        )  # [D, D], an index into `distance`
 
     def forward(self, hidden: Tensor) -> Tensor:
         """hidden [n, D, width] one layer on: [n, D, width]."""
-        heads = self.query_key_value(_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))  # [n, D, 3, heads, size]
+        heads = self.query_key_value(_norm(hidden)).unflatten(
+            -1, (3, self.num_heads, -1)
+        )  # [n, D, 3, heads, size]
         query, key, value = heads.permute(2, 0, 3, 1, 4)
-        weight = query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]  # [n, heads, D, D]
+        weight = (
+            query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]
+        )  # [n, heads, D, D]
         hidden = hidden + self.mix((weight.softmax(-1) @ value).transpose(1, 2).flatten(-2))
         return hidden + self.down(gelu(self.up(_norm(hidden))))
 

@@ -33,12 +33,18 @@ from .pairs import LEAST_PASSES
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
 
 # What the library says to a caller in Python, in the command's words.
-SAID = {"allow_unknown=True": "--allow-unknown", "resume=True": "--resume", "overwrite=True": "--overwrite",
-        "say truncate=True, or cut a corpus with blocks()": "or say --truncate",
-        "say which is meant": "say which is meant, by --column or --columns"}
+SAID = {
+    "allow_unknown=True": "--allow-unknown",
+    "resume=True": "--resume",
+    "overwrite=True": "--overwrite",
+    "say truncate=True, or cut a corpus with blocks()": "or say --truncate",
+    "say which is meant": "say which is meant, by --column or --columns",
+}
 PICTURES = (".svg", ".png", ".pdf")
-BFLOAT16 = ("compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
-            "processors made for it, slower on others; scores are good to about 0.1%%")
+BFLOAT16 = (
+    "compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
+    "processors made for it, slower on others; scores are good to about 0.1%%"
+)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -50,7 +56,9 @@ def main(words: Sequence[str] | None = None) -> None:
     except torch.OutOfMemoryError as error:
         message = f"out of memory: give a smaller number of --batch-tokens ({error})"
     except OSError as error:  # such as a full disk
-        message = f"{error.filename or given.output}: {error.strerror}" if error.strerror else str(error)
+        message = (
+            f"{error.filename or given.output}: {error.strerror}" if error.strerror else str(error)
+        )
     except (ValueError, ModuleNotFoundError) as error:
         message = str(error)
     except RuntimeError as error:
@@ -59,21 +67,30 @@ def main(words: Sequence[str] | None = None) -> None:
         message = "stopped"
         if given.output:
             other = " and another name for --curve" if given.curve and given.curve.exists() else ""
-            message += (f"; once {UNIT} texts or pairs are written, the same command with --resume in place of "
-                        f"--overwrite{other} goes on")
+            message += (
+                f"; once {UNIT} texts or pairs are written, the same command with --resume in place of "
+                f"--overwrite{other} goes on"
+            )
     sys.exit(_in_words(message))
 
 
 def _run(given: argparse.Namespace) -> None:
     rank, world = _launched()
     with tempfile.TemporaryDirectory() as folder:
-        output = Output(given.output or Path(folder, "results.jsonl"), rank, world, resume=given.resume,
-                        overwrite=given.overwrite)
+        output = Output(
+            given.output or Path(folder, "results.jsonl"),
+            rank,
+            world,
+            resume=given.resume,
+            overwrite=given.overwrite,
+        )
         path = _measure(given, output)
         results = read_results(path)
     if world > 1:
-        print(f"{path}: {len(results)} lines. When all parts are written, the same command without the "
-              "launcher, with --resume, brings them together.")
+        print(
+            f"{path}: {len(results)} lines. When all parts are written, the same command without the "
+            "launcher, with --resume, brings them together."
+        )
         return
     print(given.summary(given, results))
     if given.curve:
@@ -82,7 +99,11 @@ def _run(given: argparse.Namespace) -> None:
 
 def _measure(given: argparse.Namespace, output: Output) -> Path:
     """What can be refused is refused before the model is loaded, or else before it is asked."""
-    left_out = (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr)) if given.skip else None
+    left_out = (
+        (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr))
+        if given.skip
+        else None
+    )
     _check_options(given)
     _check_paths(given, output)
     _check_device(given.device)
@@ -106,19 +127,26 @@ def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tup
     if given.other is None:
         header, columns = given.header and given.columns is not None, given.columns or ["1", "2"]
         rows = read_columns(given.texts, columns, header=header, left_out=left_out)
-        found = [(Text(row.line, row.cells[0].rstrip()), Text(row.line, row.cells[1].rstrip())) for row in rows]
+        found = [
+            (Text(row.line, row.cells[0].rstrip()), Text(row.line, row.cells[1].rstrip()))
+            for row in rows
+        ]
         if not found:
             raise ValueError(f"{given.texts} holds no pair")
         return found
     firsts, seconds = read_texts(given.texts), read_texts(given.other)
     if len(firsts) != len(seconds):
-        raise ValueError(f"{given.texts} holds {len(firsts)} texts, {given.other} {len(seconds)}: "
-                         "the first of each are a pair, and so on")
+        raise ValueError(
+            f"{given.texts} holds {len(firsts)} texts, {given.other} {len(seconds)}: "
+            "the first of each are a pair, and so on"
+        )
     pairs = [*zip(firsts, seconds, strict=True)]
     for one, other in pairs:
         if one.line != other.line and is_plain(given.texts) and is_plain(given.other):
-            raise ValueError(f"line {one.line} of {given.texts} would be compared with line {other.line} of "
-                             f"{given.other}: give both files the same blank lines")
+            raise ValueError(
+                f"line {one.line} of {given.texts} would be compared with line {other.line} of "
+                f"{given.other}: give both files the same blank lines"
+            )
     return pairs
 
 
@@ -133,18 +161,25 @@ def _launched() -> tuple[int, int]:
     """Which process this is, of how many, by a launcher's environment. Raises ValueError: no such process."""
     rank, world = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     if not (rank.isdecimal() and world.isdecimal() and int(rank) < int(world)):
-        raise ValueError(f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their "
-                         "number: 0 <= RANK < WORLD_SIZE")
+        raise ValueError(
+            f"RANK={rank} and WORLD_SIZE={world} in the environment must be a process and their "
+            "number: 0 <= RANK < WORLD_SIZE"
+        )
     return int(rank), int(world)
 
 
 def _check_options(given: argparse.Namespace) -> None:
     """Refuse options that another makes idle. Raises ValueError."""
     usual = given.measure.__kwdefaults__
-    said = {name for name in ("sizes", "masks", "passes")
-            if f"num_{name}" in usual and getattr(given, f"num_{name}") != usual[f"num_{name}"]}
+    said = {
+        name
+        for name in ("sizes", "masks", "passes")
+        if f"num_{name}" in usual and getattr(given, f"num_{name}") != usual[f"num_{name}"]
+    }
     if given.measure is score_corpus and given.error is None and "passes" in said:
-        raise ValueError("--passes bounds what --error takes: give that too, or --sizes and --masks instead")
+        raise ValueError(
+            "--passes bounds what --error takes: give that too, or --sizes and --masks instead"
+        )
     if given.error is not None and said & {"sizes", "masks"}:
         raise ValueError("--error takes the place of --sizes and --masks: leave them out")
     if given.other is not None and given.columns:
@@ -160,8 +195,14 @@ def _check_paths(given: argparse.Namespace, output: Output) -> None:
     if given.curve is not None:
         written["--curve"] = given.curve
     for name, path in written.items():
-        if path.resolve() in known or path.exists() and any(map(path.samefile, filter(Path.exists, sources))):
-            raise ValueError(f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too")
+        if (
+            path.resolve() in known
+            or path.exists()
+            and any(map(path.samefile, filter(Path.exists, sources)))
+        ):
+            raise ValueError(
+                f"{name} {path} is {known.get(path.resolve(), 'the file of texts')} too"
+            )
         known[path.resolve()] = name
     output.check()
     if given.curve is not None:
@@ -191,7 +232,9 @@ def _check_device(name: str) -> None:
     try:
         torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError, NotImplementedError):
-        there = f"cpu and {torch.cuda.device_count()} of cuda" if torch.cuda.is_available() else "cpu"
+        there = (
+            f"cpu and {torch.cuda.device_count()} of cuda" if torch.cuda.is_available() else "cpu"
+        )
         raise ValueError(f"--device {name} is not on this machine, which has {there}") from None
 
 
@@ -200,17 +243,31 @@ def _load(given: argparse.Namespace) -> MaskedLM:
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
     if Path(given.model).is_file():
-        raise ValueError(f"--model {given.model} is a file: "
-                         "give the folder that holds config.json and the weights")
+        raise ValueError(
+            f"--model {given.model} is a file: "
+            "give the folder that holds config.json and the weights"
+        )
     try:
         with _quiet_transformers():  # what is missing is said once, below
             lm = MaskedLM.from_pretrained(
-                given.model, dtype=torch.bfloat16 if given.bfloat16 else None,
-                **{name: getattr(given, name) for name in (
-                    "device", "revision", "trust_remote_code", "batch_tokens", "allow_unknown")})
+                given.model,
+                dtype=torch.bfloat16 if given.bfloat16 else None,
+                **{
+                    name: getattr(given, name)
+                    for name in (
+                        "device",
+                        "revision",
+                        "trust_remote_code",
+                        "batch_tokens",
+                        "allow_unknown",
+                    )
+                },
+            )
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
-    except Exception as error:  # transformers and what it reads files with raise errors of all kinds
+    except (
+        Exception
+    ) as error:  # transformers and what it reads files with raise errors of all kinds
         nowhere = not Path(given.model).is_dir() and isinstance(error, OSError | HFValidationError)
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
@@ -235,11 +292,13 @@ def _quiet_transformers() -> Iterator[None]:
 
 def _number(kind: type, allowed: Callable[[Any], bool], words: str) -> Callable[[str], Any]:
     """A reader of some numbers, for argparse; words: which."""
+
     def read(word: str) -> Any:
         number = kind(word)
         if not allowed(number):
             raise argparse.ArgumentTypeError(f"must be {words}, got {word}")
         return number
+
     read.__name__ = "number"
     return read
 
@@ -250,14 +309,16 @@ def _at_least(least: int) -> Callable[[str], Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="mptlml", description="The area under the masked pre-training curve.")
+        prog="mptlml", description="The area under the masked pre-training curve."
+    )
     parser.add_argument("--version", action="version", version=f"mptlml {__version__}")
     commands = parser.add_subparsers(required=True)
     score = commands.add_parser("score", help="score the texts of a file")
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
     score.set_defaults(measure=score_corpus, read=_read_texts, summary=_summary, other=None)
-    pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs,
-                       curve=None, error=None)
+    pairs.set_defaults(
+        measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs, curve=None, error=None
+    )
     for one in (score, pairs):
         one.set_defaults(**one.get_default("measure").__kwdefaults__)
     _add_files(score, pairs)
@@ -269,77 +330,144 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
-    score.add_argument("texts", type=Path, help="one text per line, a table (.csv, .tsv: with --column) or "
-                       "FASTA, in UTF-8, also gzipped; - is the standard input")
-    score.add_argument("--column",
-                       help="the column of the table that holds the texts, by name or by number from 1")
-    pairs.add_argument("texts", type=Path, help="the first texts, as for score; or a table of pairs")
-    pairs.add_argument("other", type=Path, nargs="?", help="the second texts, in the order of the first")
-    pairs.add_argument("--columns", nargs=2, help="of a table of pairs, by name or by number "
-                       "(default: 1 2, of a table whose first line is a pair)")
-    score.add_argument("-o", "--output", type=Path, required=True,
-                       help="where scores go, one line of JSON per text, whose `line` is that of the file of "
-                       "texts, from 1; their settings go beside it")
-    pairs.add_argument("-o", "--output", type=Path,
-                       help="where the comparisons go, one line of JSON per pair")
-    score.add_argument("--curve", type=Path,
-                       help=f"draw the mean curve into this file ({', '.join(PICTURES)})")
+    score.add_argument(
+        "texts",
+        type=Path,
+        help="one text per line, a table (.csv, .tsv: with --column) or "
+        "FASTA, in UTF-8, also gzipped; - is the standard input",
+    )
+    score.add_argument(
+        "--column", help="the column of the table that holds the texts, by name or by number from 1"
+    )
+    pairs.add_argument(
+        "texts", type=Path, help="the first texts, as for score; or a table of pairs"
+    )
+    pairs.add_argument(
+        "other", type=Path, nargs="?", help="the second texts, in the order of the first"
+    )
+    pairs.add_argument(
+        "--columns",
+        nargs=2,
+        help="of a table of pairs, by name or by number "
+        "(default: 1 2, of a table whose first line is a pair)",
+    )
+    score.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="where scores go, one line of JSON per text, whose `line` is that of the file of "
+        "texts, from 1; their settings go beside it",
+    )
+    pairs.add_argument(
+        "-o", "--output", type=Path, help="where the comparisons go, one line of JSON per pair"
+    )
+    score.add_argument(
+        "--curve", type=Path, help=f"draw the mean curve into this file ({', '.join(PICTURES)})"
+    )
 
 
 def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
-            (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
-            (score, "masks", _at_least(1), "masks per size, at least 1"),
-            (score, "orders", orders, "random orders per text, 0 or at least 2, each a pass per token"),
-            (score, "passes", _at_least(65), "with --error, most passes for the area of a text, at least 65"),
-            (pairs, "passes", _at_least(LEAST_PASSES), f"most passes for a pair, at least {LEAST_PASSES}")):
-        one.add_argument(f"--{name}", type=read, dest=f"num_{name}", metavar="N",
-                         help=f"{what} (default %(default)s)")
-    score.add_argument("--error", type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
-                       help="measure each area to about this standard error, in nats per text, in place of "
-                       "--sizes and --masks")
-    pairs.add_argument("--level", type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
-                       help="when a sign is sure (default %(default)s)")
+        (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
+        (score, "masks", _at_least(1), "masks per size, at least 1"),
+        (score, "orders", orders, "random orders per text, 0 or at least 2, each a pass per token"),
+        (
+            score,
+            "passes",
+            _at_least(65),
+            "with --error, most passes for the area of a text, at least 65",
+        ),
+        (
+            pairs,
+            "passes",
+            _at_least(LEAST_PASSES),
+            f"most passes for a pair, at least {LEAST_PASSES}",
+        ),
+    ):
+        one.add_argument(
+            f"--{name}",
+            type=read,
+            dest=f"num_{name}",
+            metavar="N",
+            help=f"{what} (default %(default)s)",
+        )
+    score.add_argument(
+        "--error",
+        type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
+        help="measure each area to about this standard error, in nats per text, in place of "
+        "--sizes and --masks",
+    )
+    pairs.add_argument(
+        "--level",
+        type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
+        help="when a sign is sure (default %(default)s)",
+    )
 
 
 def _add_network(one: argparse.ArgumentParser) -> None:
     one.add_argument("--model", required=True, help="name or folder of a masked language model")
     one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
-    one.add_argument("--no-header", action="store_false", dest="header",
-                     help="the first line of a table does not name its columns")
-    one.add_argument("--given", help="a text that stands before each text and is seen, not scored; texts "
-                     "follow it as they stand, with the space that some tokenizers want")
+    one.add_argument(
+        "--no-header",
+        action="store_false",
+        dest="header",
+        help="the first line of a table does not name its columns",
+    )
+    one.add_argument(
+        "--given",
+        help="a text that stands before each text and is seen, not scored; texts "
+        "follow it as they stand, with the space that some tokenizers want",
+    )
     one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
-    one.add_argument("--device", default=_usual_device(),
-                     help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)")
-    one.add_argument("--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory")
+    one.add_argument(
+        "--device",
+        default=_usual_device(),
+        help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)",
+    )
+    one.add_argument(
+        "--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory"
+    )
 
 
 def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
-        (score, "bfloat16", BFLOAT16), (pairs, "bfloat16", BFLOAT16)]
+        (score, "bfloat16", BFLOAT16),
+        (pairs, "bfloat16", BFLOAT16),
+    ]
     for one in (score, pairs):
         what_exists = one.add_mutually_exclusive_group()
-        flags += [(what_exists, "resume", "keep what an earlier run wrote, and go on"),
-                  (what_exists, "overwrite", "replace what an earlier run has written"),
-                  (one, "skip", "leave out texts that cannot be scored, and say which"),
-                  (one, "truncate", "of a text that is too long, score as many tokens as the model takes"),
-                  (one, "trust-remote-code", "run the code that comes with the model"),
-                  (one, "allow-unknown", "score unknown tokens as any other")]
+        flags += [
+            (what_exists, "resume", "keep what an earlier run wrote, and go on"),
+            (what_exists, "overwrite", "replace what an earlier run has written"),
+            (one, "skip", "leave out texts that cannot be scored, and say which"),
+            (
+                one,
+                "truncate",
+                "of a text that is too long, score as many tokens as the model takes",
+            ),
+            (one, "trust-remote-code", "run the code that comes with the model"),
+            (one, "allow-unknown", "score unknown tokens as any other"),
+        ]
     for group, name, what in flags:
         group.add_argument(f"--{name}", action="store_true", help=what)
 
 
 def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
     """What texts score on average, with standard errors over texts, and how alike two scores rank them."""
-    named = {"area": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
-             "order_spread": "spread over orders"}
+    named = {
+        "area": "area",
+        "pseudo_log_likelihood": "pseudo-log-likelihood",
+        "order_spread": "spread over orders",
+    }
     count, tokens = len(scores), sum(line["tokens"] for line in scores)
     columns = {name: np.array([line[name] for line in scores], dtype=float) for name in named}
     if count > 1:
-        lines = [f"{count} texts, {tokens} tokens; means with their errors over texts, nats per text:"]
+        lines = [
+            f"{count} texts, {tokens} tokens; means with their errors over texts, nats per text:"
+        ]
         errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in columns.items()}
     else:
         lines = [f"1 text, {tokens} tokens; the error of its area over masks, nats per text:"]
@@ -358,17 +486,26 @@ def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
 
 def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
     """How many signs are sure, what they are, and how far three scores agree on them."""
-    named = {"difference": "area", "pseudo_log_likelihood": "pseudo-log-likelihood",
-             "left_to_right": "left to right"}
+    named = {
+        "difference": "area",
+        "pseudo_log_likelihood": "pseudo-log-likelihood",
+        "left_to_right": "left to right",
+    }
     sign = {title: np.sign([line[name] for line in lines]) for name, title in named.items()}
-    said = [f"{len(lines)} pairs, {sum(line['passes'] for line in lines)} passes; first minus second, nats:"]
+    said = [
+        f"{len(lines)} pairs, {sum(line['passes'] for line in lines)} passes; first minus second, nats:"
+    ]
     if len(lines) <= 10:
-        said += [f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}{_doubt(line)}"
-                 for line in lines]
+        said += [
+            f"  line {line['line']}: {line['difference']:.2f} +- {line['error']:.2f}{_doubt(line)}"
+            for line in lines
+        ]
     said.append(f"  sure at {given.level:g}: {sum(line['sure'] for line in lines)}")
     share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
-    share |= {f"alike by {one} and {other}": sign[one] == sign[other]
-              for one, other in itertools.combinations(sign, 2)}
+    share |= {
+        f"alike by {one} and {other}": sign[one] == sign[other]
+        for one, other in itertools.combinations(sign, 2)
+    }
     said += [f"  {title:50}{of.mean():6.1%}" for title, of in share.items()]
     return "\n".join(said)
 
@@ -396,5 +533,6 @@ def _draw(scores: list[Line], path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     kind = path.suffix[1:].lower()
     with replacing(path) as new:  # on the ground of its page, and without a date
-        figure.savefig(new, format=kind, transparent=True, metadata={"Date": None} if kind == "svg" else None)
-
+        figure.savefig(
+            new, format=kind, transparent=True, metadata={"Date": None} if kind == "svg" else None
+        )

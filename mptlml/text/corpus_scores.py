@@ -30,10 +30,21 @@ class Item(NamedTuple):
     cut_tokens: int
 
 
-def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, num_sizes: int = 16,
-                 num_masks: int = 4, num_orders: int = 4, error: float | None = None,
-                 num_passes: int = 10_000, tokens: bool = False, truncate: bool = False, seed: int = 0,
-                 left_out: LeftOut | None = None) -> Path:
+def score_corpus(
+    lm: MaskedLM,
+    texts: Sequence[str | Text],
+    output: Output,
+    *,
+    num_sizes: int = 16,
+    num_masks: int = 4,
+    num_orders: int = 4,
+    error: float | None = None,
+    num_passes: int = 10_000,
+    tokens: bool = False,
+    truncate: bool = False,
+    seed: int = 0,
+    left_out: LeftOut | None = None,
+) -> Path:
     """Write one line for each text, in order, and return the path of the file. Scores are in nats per text.
 
     A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size,
@@ -47,7 +58,9 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     there is no `left_out`, counts out of range, and what `write_results` refuses.
     """
     check_list(texts)
-    items = [text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)]
+    items = [
+        text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)
+    ]
     found = _readable(lm, [(item,) for item in items], truncate, left_out)
     check_count(num_sizes, "num_sizes", at_least=2)
     check_count(num_masks, "num_masks")
@@ -56,29 +69,64 @@ def score_corpus(lm: MaskedLM, texts: Sequence[str | Text], output: Output, *, n
     if error is not None:
         least = max(allocation.least_passes(len(item.ids[0])) for item in found)
         allocation.check_passes(num_passes, error, least)
-    heads = [dict(line=text.line, name=text.name, text=text.text, tokens=len(item.ids[0]),
-                  cut_tokens=item.cut_tokens) for item in found for text in item.texts]
-    return _write(lm, output, found, heads, _score, "texts", num_sizes=num_sizes, num_masks=num_masks,
-                  num_orders=num_orders, error=error, num_passes=None if error is None else num_passes,
-                  tokens=tokens, seed=seed)
+    heads = [
+        dict(
+            line=text.line,
+            name=text.name,
+            text=text.text,
+            tokens=len(item.ids[0]),
+            cut_tokens=item.cut_tokens,
+        )
+        for item in found
+        for text in item.texts
+    ]
+    return _write(
+        lm,
+        output,
+        found,
+        heads,
+        _score,
+        "texts",
+        num_sizes=num_sizes,
+        num_masks=num_masks,
+        num_orders=num_orders,
+        error=error,
+        num_passes=None if error is None else num_passes,
+        tokens=tokens,
+        seed=seed,
+    )
 
 
-def compare_corpus(lm: MaskedLM, pairs: Sequence[tuple[Text, Text]], output: Output, *,
-                   num_passes: int = 10_000, level: float = 0.95, truncate: bool = False, seed: int = 0,
-                   left_out: LeftOut | None = None) -> Path:
+def compare_corpus(
+    lm: MaskedLM,
+    pairs: Sequence[tuple[Text, Text]],
+    output: Output,
+    *,
+    num_passes: int = 10_000,
+    level: float = 0.95,
+    truncate: bool = False,
+    seed: int = 0,
+    left_out: LeftOut | None = None,
+) -> Path:
     """Write one line for each pair, in order: the numbers of `pairs.Comparison`; return the file's path.
 
     A line holds `line` (of the first text), `first` and `second`, the texts, `cut_tokens` of both together,
     and the digests of `score_corpus`, whose options these are. An infinite end of an interval is null.
     """
     found = _readable(lm, pairs, truncate, left_out)
-    heads = [dict(line=one.line, first=one.text, second=other.text, cut_tokens=item.cut_tokens)
-             for item in found for one, other in [item.texts]]
-    return _write(lm, output, found, heads, _compare, "pairs", num_passes=num_passes, level=level, seed=seed)
+    heads = [
+        dict(line=one.line, first=one.text, second=other.text, cut_tokens=item.cut_tokens)
+        for item in found
+        for one, other in [item.texts]
+    ]
+    return _write(
+        lm, output, found, heads, _compare, "pairs", num_passes=num_passes, level=level, seed=seed
+    )
 
 
-def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
-              left_out: LeftOut | None) -> list[Item]:
+def _readable(
+    lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool, left_out: LeftOut | None
+) -> list[Item]:
     """The texts or pairs that can be scored, as token ids. ValueError: one that cannot, or none is left."""
     found, wrong = [], []
     for texts in items:
@@ -90,29 +138,57 @@ def _readable(lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool,
             side = ("", ", first text", ", second text")[len(texts) - 1 and len(ids) + 1]
             wrong.append(f"line {texts[len(ids)].line}{side}: {error}")
             continue
-        cut = sum(len(lm.tokenise(text.text)) for text in texts) - sum(map(len, ids)) if truncate else 0
+        cut = (
+            sum(len(lm.tokenise(text.text)) for text in texts) - sum(map(len, ids))
+            if truncate
+            else 0
+        )
         found.append(Item(texts, ids, cut))
     for message in wrong:
         if left_out is None:
             raise ValueError(f"{message} (of {len(items)}, {len(wrong)} cannot be scored)")
         left_out(message)
     if not found:
-        raise ValueError("no text is left that can be scored" if items else "there are no texts to score")
+        raise ValueError(
+            "no text is left that can be scored" if items else "there are no texts to score"
+        )
     return found
 
 
-def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, num_masks: int,
-           num_orders: int, error: float | None, num_passes: int | None, tokens: bool, seed: int) -> list[Line]:
+def _score(
+    lm: MaskedLM,
+    items: Sequence[Item],
+    unit: range,
+    *,
+    num_sizes: int,
+    num_masks: int,
+    num_orders: int,
+    error: float | None,
+    num_passes: int | None,
+    tokens: bool,
+    seed: int,
+) -> list[Line]:
     """What is measured of the texts of a unit."""
     some, own = Corpus([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
     if error is None or num_passes is None:
-        curves = lm.curves(some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own)
+        curves = lm.curves(
+            some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own
+        )
         lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
     else:
         areas = lm.areas(some, num_passes, error=error, generator=own)
-        lines = [dict(area=mean, area_error=stderr, quadrature_error=0.0, passes=passes,
-                      error_reached=reached, sizes=[], scores=[])
-                 for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)]
+        lines = [
+            dict(
+                area=mean,
+                area_error=stderr,
+                quadrature_error=0.0,
+                passes=passes,
+                error_reached=reached,
+                sizes=[],
+                scores=[],
+            )
+            for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)
+        ]
     single = lm.single_scores(some)
     lefts = lm.single_scores(some, "all") if tokens else single
     for place, ids, line, scores, left in zip(unit, some.rows, lines, single, lefts, strict=True):
@@ -122,8 +198,11 @@ def _score(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_sizes: int, 
             sums = lm.chain_rule(ids, orders).sum(-1)
             line |= dict(order_sums=sums.tolist(), order_spread=float(sums.std()))
         if tokens:
-            line |= dict(spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
-                         token_scores=scores.tolist(), left_to_right=left.tolist())
+            line |= dict(
+                spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
+                token_scores=scores.tolist(),
+                left_to_right=left.tolist(),
+            )
     return lines
 
 
@@ -132,40 +211,65 @@ def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
     short = len(ids) <= allocation.SHORT
     best, unknown = lm.exact_curve(ids) if short else curve, curve.quadrature_error
     area = best.area()
-    return dict(area=area.mean, area_error=None if math.isnan(area.stderr) else area.stderr,
-                quadrature_error=0.0 if short else None if math.isnan(unknown) else unknown,
-                passes=2 ** len(ids) - 1 if short else curve.scores.size,
-                error_reached=None, sizes=best.sizes.tolist(), scores=best.mean.tolist())
+    return dict(
+        area=area.mean,
+        area_error=None if math.isnan(area.stderr) else area.stderr,
+        quadrature_error=0.0 if short else None if math.isnan(unknown) else unknown,
+        passes=2 ** len(ids) - 1 if short else curve.scores.size,
+        error_reached=None,
+        sizes=best.sizes.tolist(),
+        scores=best.mean.tolist(),
+    )
 
 
-def _compare(lm: MaskedLM, items: Sequence[Item], unit: range, *, num_passes: int, level: float,
-             seed: int) -> list[Line]:
+def _compare(
+    lm: MaskedLM, items: Sequence[Item], unit: range, *, num_passes: int, level: float, seed: int
+) -> list[Line]:
     """What is measured of the pairs of a unit."""
-    some, own = Corpus([ids for place in unit for ids in items[place].ids]), draws.seeded(seed, unit[0])
-    return [{key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
-            for pair in compare(lm, some, num_passes=num_passes, level=level, generator=own)]
+    some, own = (
+        Corpus([ids for place in unit for ids in items[place].ids]),
+        draws.seeded(seed, unit[0]),
+    )
+    return [
+        {key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
+        for pair in compare(lm, some, num_passes=num_passes, level=level, generator=own)
+    ]
 
 
-def _write(lm: MaskedLM, output: Output, items: Sequence[Item], heads: list[Line],
-           measure: Callable[..., list[Line]], what: str, **settings: Any) -> Path:
+def _write(
+    lm: MaskedLM,
+    output: Output,
+    items: Sequence[Item],
+    heads: list[Line],
+    measure: Callable[..., list[Line]],
+    what: str,
+    **settings: Any,
+) -> Path:
     """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
     frame = [lm.prefix, lm.suffix, lm.tokenizer.mask_token_id]
     for place, (item, head) in enumerate(zip(items, heads, strict=True)):
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     ready = partial(measure, lm, items, **settings)
-    settings |= dict(weights=weights_digest(lm.model),
-                     dtype=str(lm.dtype or lm.model.dtype), device=lm.device.type,
-                     around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
-                     batch_tokens=lm.batch_tokens, version=__version__)
+    settings |= dict(
+        weights=weights_digest(lm.model),
+        dtype=str(lm.dtype or lm.model.dtype),
+        device=lm.device.type,
+        around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
+        batch_tokens=lm.batch_tokens,
+        version=__version__,
+    )
     name = lm.model.config.name_or_path
     return write_results(output, heads, ready, settings=settings, model=name, what=what)
 
 
 def weights_digest(model: Any) -> str:
     """Sixteen hexadecimal digits that tell a model's weights and configuration, whatever its name."""
-    settings = {key: value for key, value in model.config.to_diff_dict().items()
-                if key not in ("_name_or_path", "transformers_version")}
+    settings = {
+        key: value
+        for key, value in model.config.to_diff_dict().items()
+        if key not in ("_name_or_path", "transformers_version")
+    }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for name, values in model.state_dict().items():
         digest.update(f"{name} {values.dtype} {tuple(values.shape)}".encode())
@@ -175,5 +279,8 @@ def weights_digest(model: Any) -> str:
 
 def mean_curve(scores: Sequence[Line], rates: np.ndarray) -> np.ndarray:
     """The mean over texts of their curves at masking rates [S] in (0, 1], nats per token [S]."""
-    each = [np.interp(rates, np.array(line["sizes"]) / line["tokens"], line["scores"]) for line in scores]
+    each = [
+        np.interp(rates, np.array(line["sizes"]) / line["tokens"], line["scores"])
+        for line in scores
+    ]
     return np.mean(each, 0)

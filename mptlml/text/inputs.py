@@ -39,8 +39,9 @@ def check_list(texts: object) -> None:
         raise ValueError(f"give a list of texts, got {type(texts).__name__}")
 
 
-def read_texts(path: Path, column: str | None = None, *, header: bool = True,
-               left_out: LeftOut | None = None) -> list[Text]:
+def read_texts(
+    path: Path, column: str | None = None, *, header: bool = True, left_out: LeftOut | None = None
+) -> list[Text]:
     """The texts of a file, in order, without blanks at the end; blank ones are left out.
 
     .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
@@ -61,8 +62,13 @@ def read_texts(path: Path, column: str | None = None, *, header: bool = True,
     return found
 
 
-def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = True,
-                 left_out: LeftOut | None = None) -> Iterator[Row]:
+def read_columns(
+    path: Path,
+    columns: Sequence[str] | None,
+    *,
+    header: bool = True,
+    left_out: LeftOut | None = None,
+) -> Iterator[Row]:
     """Some columns of a table, row by row; blank rows are left out.
 
     columns: by their names in the first line, else by their numbers from 1. header: whether the first line
@@ -77,7 +83,9 @@ def read_columns(path: Path, columns: Sequence[str] | None, *, header: bool = Tr
         if max(places) < len(cells):
             yield Row(line, [cells[place] for place in places])
             continue
-        message = f"line {line} of {path} has {len(cells)} columns, too few for {' and '.join(wanted)}"
+        message = (
+            f"line {line} of {path} has {len(cells)} columns, too few for {' and '.join(wanted)}"
+        )
         if left_out is None:
             raise ValueError(message)
         left_out(message)
@@ -136,7 +144,9 @@ def _sequences(content: str) -> Iterator[Text]:
             yield record
             record = Text(number, "", next(iter(line[1:].split()), ""))
         elif record.name is None and line.strip():
-            raise ValueError(f"line {number} is no FASTA: a sequence begins with a line of > and its name")
+            raise ValueError(
+                f"line {number} is no FASTA: a sequence begins with a line of > and its name"
+            )
         else:
             record = record._replace(text=f"{record.text} {' '.join(line.strip())}".strip())
     yield record

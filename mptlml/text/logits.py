@@ -18,16 +18,24 @@ class FromLogits:
     answers of another shape, a mask_id or counts out of range.
     """
 
-    def __init__(self, logits: Callable[[Tensor], Tensor], mask_id: int, num_tokens: int, *,
-                 batch_rows: int = 64) -> None:
+    def __init__(
+        self,
+        logits: Callable[[Tensor], Tensor],
+        mask_id: int,
+        num_tokens: int,
+        *,
+        batch_rows: int = 64,
+    ) -> None:
         self.logits, self.mask_id = logits, check_count(mask_id, "mask_id", at_least=0)
         self.num_tokens = check_count(num_tokens, "num_tokens")
         self.batch_rows = check_count(batch_rows, "batch_rows")
         with torch.no_grad():
             found = logits(torch.full((1, num_tokens), mask_id))
         if found.ndim != 3 or found.shape[:2] != (1, num_tokens):
-            raise ValueError(f"logits of ids of shape (1, {num_tokens}) must have shape (1, {num_tokens}, V), "
-                             f"got {tuple(found.shape)}")
+            raise ValueError(
+                f"logits of ids of shape (1, {num_tokens}) must have shape (1, {num_tokens}, V), "
+                f"got {tuple(found.shape)}"
+            )
         self.vocab_size = found.shape[-1]
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -38,7 +46,11 @@ class FromLogits:
         shown = torch.where(seen, ids, self.mask_id).reshape(-1, self.num_tokens)
         parts = [self.logits(part).to(x.device) for part in shown.split(self.batch_rows)]
         found = check_known(torch.cat(parts))
-        return found.to(torch.promote_types(found.dtype, torch.float32)).log_softmax(-1).view(*ids.shape, -1)
+        return (
+            found.to(torch.promote_types(found.dtype, torch.float32))
+            .log_softmax(-1)
+            .view(*ids.shape, -1)
+        )
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens."""

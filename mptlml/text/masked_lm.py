@@ -20,7 +20,15 @@ from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
 from .. import allocation, draws, score
-from ..checks import Sizes, check_choice, check_count, check_rate, check_shapes, check_sizes, check_vocabulary
+from ..checks import (
+    Sizes,
+    check_choice,
+    check_count,
+    check_rate,
+    check_shapes,
+    check_sizes,
+    check_vocabulary,
+)
 from ..curve import RowEstimates, ScoreCurve
 from ..extras import needs
 from ..masks import random_masks
@@ -70,9 +78,17 @@ class MaskedLM(Passes):
     """
 
     @classmethod
-    def from_pretrained(cls, name: str, *, device: torch.device | str = "cpu",
-                        local_files_only: bool | None = None, revision: str = "main", subfolder: str = "",
-                        trust_remote_code: bool = False, **options: Any) -> "MaskedLM":
+    def from_pretrained(
+        cls,
+        name: str,
+        *,
+        device: torch.device | str = "cpu",
+        local_files_only: bool | None = None,
+        revision: str = "main",
+        subfolder: str = "",
+        trust_remote_code: bool = False,
+        **options: Any,
+    ) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
         local_files_only: by default, where the hub does not answer within three seconds; revision: a branch,
@@ -81,26 +97,43 @@ class MaskedLM(Passes):
         its vocabulary head or tokenizer; OSError where there is no model of this name.
         """
         with needs("text"):  # slow to import: only where they are needed
-            from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig, AutoModelForMaskedLM, AutoTokenizer
+            from transformers import (
+                MODEL_FOR_MASKED_LM_MAPPING,
+                AutoConfig,
+                AutoModelForMaskedLM,
+                AutoTokenizer,
+            )
         if local_files_only is None:
             local_files_only = Path(name).is_dir() or not _hub_answers()
-        where: dict[str, Any] = dict(local_files_only=local_files_only, revision=revision,
-                                     subfolder=subfolder, trust_remote_code=trust_remote_code)
+        where: dict[str, Any] = dict(
+            local_files_only=local_files_only,
+            revision=revision,
+            subfolder=subfolder,
+            trust_remote_code=trust_remote_code,
+        )
         config = AutoConfig.from_pretrained(name, **where)
-        own = trust_remote_code and "AutoModelForMaskedLM" in (getattr(config, "auto_map", None) or {})
+        own = trust_remote_code and "AutoModelForMaskedLM" in (
+            getattr(config, "auto_map", None) or {}
+        )
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
-            raise ValueError(f"{name} is a {config.model_type} model, and not one of the masked language "
-                             "models that AutoModelForMaskedLM loads")
+            raise ValueError(
+                f"{name} is a {config.model_type} model, and not one of the masked language "
+                "models that AutoModelForMaskedLM loads"
+            )
         try:
             tokenizer = AutoTokenizer.from_pretrained(name, **where)
         except Exception as error:  # of all kinds, where files are missing
             raise ValueError(f"{name} has no tokenizer that can be read: {error}") from error
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            model, loaded = AutoModelForMaskedLM.from_pretrained(name, output_loading_info=True, **where)
+            model, loaded = AutoModelForMaskedLM.from_pretrained(
+                name, output_loading_info=True, **where
+            )
         if missing := sorted(loaded["missing_keys"]):
-            raise ValueError(f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as "
-                             f"{missing[0]}, which would be random: "
-                             "take a model that was saved whole, with its vocabulary head")
+            raise ValueError(
+                f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as "
+                f"{missing[0]}, which would be random: "
+                "take a model that was saved whole, with its vocabulary head"
+            )
         return cls(model.to(device), tokenizer, **options)
 
     @classmethod
@@ -122,9 +155,11 @@ class MaskedLM(Passes):
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
         if len(ids) > self.max_tokens and not truncate:
-            raise ValueError(f"{len(ids)} tokens are more than the model's {self.max_tokens} "
-                             f"({text[:40]!r}...): "
-                             "shorten the text, say truncate=True, or cut a corpus with blocks()")
+            raise ValueError(
+                f"{len(ids)} tokens are more than the model's {self.max_tokens} "
+                f"({text[:40]!r}...): "
+                "shorten the text, say truncate=True, or cut a corpus with blocks()"
+            )
         return torch.tensor(ids[: self.max_tokens])
 
     def sentences(self, texts: Sequence[str]) -> Corpus:
@@ -134,14 +169,18 @@ class MaskedLM(Passes):
             raise ValueError(f"give a list of at least one text, got {got}")
         return Corpus([self.encode(text) for text in texts])
 
-    def blocks(self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None) -> Corpus:
+    def blocks(
+        self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None
+    ) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
 
         Raises ValueError: no block of this length, fewer than asked for, or longer than the model takes.
         """
         check_list(texts)
         if check_count(num_tokens, "num_tokens") > self.max_tokens:
-            raise ValueError(f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}")
+            raise ValueError(
+                f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}"
+            )
         most = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks")
         ids: list[int] = []
         for text in texts:
@@ -150,28 +189,34 @@ class MaskedLM(Passes):
             ids += self.tokenise(text)
         count = int(min(most, len(ids) // num_tokens))
         if count < (num_blocks or 1):
-            raise ValueError(f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}")
+            raise ValueError(
+                f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}"
+            )
         return Corpus(list(torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)))
 
     def tokenise(self, text: str) -> list[int]:
         """The ids of a text's own tokens, however many. ValueError: no string, special or unknown tokens in it."""
         if not isinstance(text, str):
-            raise ValueError("give one text, a string, "
-                             f"got {type(text).__name__}; curves and others take a list")
+            raise ValueError(
+                f"give one text, a string, got {type(text).__name__}; curves and others take a list"
+            )
         tokenizer = self.tokenizer
         read = tokenizer(text, add_special_tokens=False, verbose=False)
         ids, unknown = read.input_ids, tokenizer.unk_token_id
         if (set(tokenizer.all_special_ids) - {unknown}).intersection(ids):
-            raise ValueError(f"special tokens such as {tokenizer.mask_token} belong to no text, "
-                             f"found in {text!r}")
+            raise ValueError(
+                f"special tokens such as {tokenizer.mask_token} belong to no text, "
+                f"found in {text!r}"
+            )
         if unknown in ids and not self.allow_unknown:
             place = ids.index(unknown)
             at = read.token_to_chars(place) if tokenizer.is_fast else None
-            word = text[at.start: at.end] if at else text
+            word = text[at.start : at.end] if at else text
             raise ValueError(
                 f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
                 f"and reads {ids.count(unknown)} of them as {tokenizer.unk_token}: "
-                f"{_spelling(word, tokenizer)}, or say allow_unknown=True")
+                f"{_spelling(word, tokenizer)}, or say allow_unknown=True"
+            )
         return ids
 
     def given(self, before: str = "", after: str = "") -> "MaskedLM":
@@ -181,11 +226,15 @@ class MaskedLM(Passes):
         is cut into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by
         a space. Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
         """
-        before_ids, after_ids = (self.tokenise(part) if part != "" else [] for part in (before, after))
+        before_ids, after_ids = (
+            self.tokenise(part) if part != "" else [] for part in (before, after)
+        )
         room = self.max_tokens - len(before_ids) - len(after_ids)
         if room == self.max_tokens or room < 1:
-            raise ValueError(f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} "
-                             "that the model takes: give at least one, and leave room for a text")
+            raise ValueError(
+                f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} "
+                "that the model takes: give at least one, and leave room for a text"
+            )
         there = copy.copy(self)
         there.prefix, there.suffix = [*self.prefix, *before_ids], [*after_ids, *self.suffix]
         there.max_tokens, there._padded = room, {}
@@ -195,14 +244,21 @@ class MaskedLM(Passes):
         """The model for rows of `num_tokens` of their own tokens, as `score` takes it: a ConditionalModel."""
         return AtLength(self, num_tokens)
 
-    def curve(self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1,
-              generator: Generator) -> TextCurve:
+    def curve(
+        self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
+    ) -> TextCurve:
         """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
         return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
 
     @torch.no_grad()
-    def curves(self, texts: Sequence[str] | Corpus, sizes: Sizes | Callable[[int], Sizes] | None = None, *,
-               num_masks: int = 1, generator: Generator) -> list[TextCurve]:
+    def curves(
+        self,
+        texts: Sequence[str] | Corpus,
+        sizes: Sizes | Callable[[int], Sizes] | None = None,
+        *,
+        num_masks: int = 1,
+        generator: Generator,
+    ) -> list[TextCurve]:
         """The MPT curve of each text.
 
         sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16).
@@ -212,15 +268,27 @@ class MaskedLM(Passes):
         lengths = corpus.lengths
         check_count(num_masks, "num_masks")
         every = {length: _sizes_of(sizes, length) for length in set(lengths)}
-        each = [every[length].repeat_interleave(num_masks) for length in lengths]  # the size of each mask
-        answers = self.answers(lengths, list(map(len, each)), lambda i: self._masked(
-            corpus.rows[i], each[i], draws.seeded(seed, lengths[i], i)))
+        each = [
+            every[length].repeat_interleave(num_masks) for length in lengths
+        ]  # the size of each mask
+        answers = self.answers(
+            lengths,
+            list(map(len, each)),
+            lambda i: self._masked(corpus.rows[i], each[i], draws.seeded(seed, lengths[i], i)),
+        )
         found: list[Any] = [None] * len(lengths)
         for i, answer in answers:
             scores = mean_by_mask(answer, each[i]).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
-            found[i] = TextCurve(lengths[i], every[lengths[i]].numpy(), scores.mean(1).numpy(), variance, dof,
-                                 None, scores.numpy())
+            found[i] = TextCurve(
+                lengths[i],
+                every[lengths[i]].numpy(),
+                scores.mean(1).numpy(),
+                variance,
+                dof,
+                None,
+                scores.numpy(),
+            )
         return found
 
     def exact_curve(self, text: str | Tensor) -> ScoreCurve:
@@ -229,8 +297,9 @@ class MaskedLM(Passes):
         return score.exact_curve(self.at_length(len(ids)), ids[None])
 
     @torch.no_grad()
-    def areas(self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float,
-              generator: Generator) -> RowEstimates:
+    def areas(
+        self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float, generator: Generator
+    ) -> RowEstimates:
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
         At most `num_passes` rows are asked about a text. Texts may differ in length; all sizes count, and
@@ -243,23 +312,35 @@ class MaskedLM(Passes):
             """The score of texts [P] under a mask of each of the sizes [P, k]."""
             found, own = np.empty(sizes.shape), np.unique(texts)
             asked = [torch.from_numpy(sizes[texts == i].ravel()) for i in own]
-            masks = [random_masks(lengths[i], size, generator=generator)
-                     for i, size in zip(own, asked, strict=True)]
-            each = self.answers([lengths[i] for i in own], list(map(len, asked)),
-                                lambda k: self._hide(corpus.rows[own[k]], ~masks[k]))
+            masks = [
+                random_masks(lengths[i], size, generator=generator)
+                for i, size in zip(own, asked, strict=True)
+            ]
+            each = self.answers(
+                [lengths[i] for i in own],
+                list(map(len, asked)),
+                lambda k: self._hide(corpus.rows[own[k]], ~masks[k]),
+            )
             for k, answer in each:
-                found[texts == own[k]] = mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
+                found[texts == own[k]] = (
+                    mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
+                )
             return found
 
         allocation.check_passes(num_passes, error, max(map(allocation.least_passes, lengths)))
         short = np.array(lengths) <= allocation.SHORT
         found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
         for i in np.flatnonzero(short):
-            found.mean[i], found.draws[i] = self.exact_curve(corpus.rows[i]).area().mean, 2 ** lengths[i] - 1
+            found.mean[i], found.draws[i] = (
+                self.exact_curve(corpus.rows[i]).area().mean,
+                2 ** lengths[i] - 1,
+            )
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
-    def pseudo_log_likelihood(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> Tensor:
+    def pseudo_log_likelihood(
+        self, texts: Sequence[str] | Corpus, hide_later: str = "none"
+    ) -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides
@@ -270,7 +351,9 @@ class MaskedLM(Passes):
         return torch.stack([scores.sum() for scores in self.single_scores(texts, hide_later)])
 
     @torch.no_grad()
-    def single_scores(self, texts: Sequence[str] | Corpus, hide_later: str = "none") -> list[Tensor]:
+    def single_scores(
+        self, texts: Sequence[str] | Corpus, hide_later: str = "none"
+    ) -> list[Tensor]:
         """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text."""
         check_choice(hide_later, LATER, "hide_later")
         corpus = self._corpus(texts)
@@ -315,8 +398,15 @@ class MaskedLM(Passes):
         return found[:, 0].double()
 
     @torch.no_grad()
-    def rate_curve(self, texts: Sequence[str] | Corpus, rates: Sequence[float] = RATES, *, num_masks: int = 1,
-                   corruption: str = "mask", generator: Generator) -> RateCurve:
+    def rate_curve(
+        self,
+        texts: Sequence[str] | Corpus,
+        rates: Sequence[float] = RATES,
+        *,
+        num_masks: int = 1,
+        corruption: str = "mask",
+        generator: Generator,
+    ) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over texts: a RateCurve.
 
         At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask.
@@ -332,18 +422,32 @@ class MaskedLM(Passes):
         check_choice(corruption, CORRUPTIONS, "corruption")
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
-        sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))  # [N, S]
-        answers = self.answers(lengths, [num_masks * len(rates)] * len(lengths), lambda i: self._masked(
-            corpus.rows[i], sizes[i].repeat_interleave(num_masks), draws.seeded(seed, i), corruption))
+        sizes = torch.from_numpy(
+            np.stack([hidden_tokens(rates, length) for length in lengths])
+        )  # [N, S]
+        answers = self.answers(
+            lengths,
+            [num_masks * len(rates)] * len(lengths),
+            lambda i: self._masked(
+                corpus.rows[i],
+                sizes[i].repeat_interleave(num_masks),
+                draws.seeded(seed, i),
+                corruption,
+            ),
+        )
         scores = np.empty((len(rates), len(lengths)))
         for i, answer in answers:
-            scores[:, i] = [float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())]
+            scores[:, i] = [
+                float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())
+            ]
         return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
 
     def _words(self, texts: Sequence[str] | Corpus) -> list[Tensor]:
         """Which word of its text each token is part of, long [D_i]. Raises ValueError as `single_scores`."""
         if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
-            raise ValueError('hide_later="word" needs texts, and a tokenizer that tells words (is_fast)')
+            raise ValueError(
+                'hide_later="word" needs texts, and a tokenizer that tells words (is_fast)'
+            )
         read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
         return [torch.tensor(read.word_ids(i)) for i in range(len(texts))]
 
@@ -355,12 +459,19 @@ class MaskedLM(Passes):
         if not torch.is_tensor(text):
             return self.encode(text)
         if text.ndim != 1 or text.dtype != torch.int64:
-            raise ValueError(f"give one text, or its ids [D] of int64, got {text.dtype} of shape {tuple(text.shape)}")
+            raise ValueError(
+                f"give one text, or its ids [D] of int64, got {text.dtype} of shape {tuple(text.shape)}"
+            )
         return text
 
-    def _masked(self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask") -> Rows:
+    def _masked(
+        self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask"
+    ) -> Rows:
         """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""
-        hidden, instead = ~random_masks(len(ids), sizes, generator=generator), self.tokenizer.mask_token_id
+        hidden, instead = (
+            ~random_masks(len(ids), sizes, generator=generator),
+            self.tokenizer.mask_token_id,
+        )
         if corruption == "80/10/10":
             instead = draws.bert_rule(ids.expand_as(hidden), instead, self.vocab_size, generator)
         return Rows.hiding(ids, hidden, instead)
@@ -390,7 +501,9 @@ class AtLength:
 
     def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
         if check_count(num_tokens, "num_tokens") > lm.max_tokens:
-            raise ValueError(f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}")
+            raise ValueError(
+                f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}"
+            )
         self.lm, self.num_tokens, self.vocab_size = lm, num_tokens, lm.vocab_size
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -416,10 +529,16 @@ class AtLength:
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         tokenizer = self.lm.tokenizer
-        ids, seen, wanted = (part.reshape(-1, self.num_tokens) for part in torch.broadcast_tensors(
-            torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()))
+        ids, seen, wanted = (
+            part.reshape(-1, self.num_tokens)
+            for part in torch.broadcast_tensors(
+                torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()
+            )
+        )
         tokens = (ids != tokenizer.pad_token_id) | ~seen
-        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)  # none from here on
+        ids = torch.where(
+            tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN
+        )  # none from here on
         rows = Rows(ids, torch.where(seen, ids, tokenizer.mask_token_id), wanted)
         each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
@@ -442,8 +561,11 @@ def _spelling(word: str, tokenizer: Any) -> str:
     known = [letter for letter in word if letter in vocabulary]
     if 2 * len(known) <= len(word):
         return "correct the text, or load the tokenizer that the model was trained with"
-    advice = [f"its vocabulary has no {letter!r}: leave it out, or replace it"
-              for letter in dict.fromkeys(word) if letter not in vocabulary]
+    advice = [
+        f"its vocabulary has no {letter!r}: leave it out, or replace it"
+        for letter in dict.fromkeys(word)
+        if letter not in vocabulary
+    ]
     if tokenizer.unk_token_id in tokenizer("".join(known), add_special_tokens=False).input_ids:
         advice.append("if its words are single letters, write them with spaces between")
     return "; ".join(advice)

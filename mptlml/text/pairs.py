@@ -61,8 +61,14 @@ class Mutants(NamedTuple):
     errors: Tensor
 
 
-def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_passes: int = 10_000,
-            level: float = 0.95, generator: Generator) -> list[Comparison]:
+def compare(
+    lm: MaskedLM,
+    pairs: Sequence[tuple[str, str]] | Corpus,
+    *,
+    num_passes: int = 10_000,
+    level: float = 0.95,
+    generator: Generator,
+) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
 
     A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is
@@ -80,11 +86,21 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
         if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
             raise ValueError("give a list of pairs, two texts each")
     most = check_count(num_passes, "num_passes", at_least=LEAST_PASSES) // (2 * STRATA)
-    corpus = pairs if isinstance(pairs, Corpus) else lm.sentences([text for pair in pairs for text in pair])
+    corpus = (
+        pairs
+        if isinstance(pairs, Corpus)
+        else lm.sentences([text for pair in pairs for text in pair])
+    )
     ids, seed = corpus.rows, draws.seed(generator)
-    keys = [shared_keys(one.tolist(), other.tolist()) for one, other in zip(ids[::2], ids[1::2], strict=True)]
+    keys = [
+        shared_keys(one.tolist(), other.tolist())
+        for one, other in zip(ids[::2], ids[1::2], strict=True)
+    ]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
-    exact = [-lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0] for later in ("none", "all")]
+    exact = [
+        -lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0]
+        for later in ("none", "all")
+    ]
     rounds = [np.zeros(0) for _ in keys]
     found: dict[int, Comparison] = {}
     going, count = [*range(len(keys))], 0
@@ -93,7 +109,9 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
         count += more
         hidden, weight = {}, {}
         for k in going:
-            weight[k], hidden[2 * k], hidden[2 * k + 1] = _hide_both(more, len(ids[2 * k]), keys[k], own[k])
+            weight[k], hidden[2 * k], hidden[2 * k + 1] = _hide_both(
+                more, len(ids[2 * k]), keys[k], own[k]
+            )
         areas = _areas(lm, ids, hidden)
         for k in going:
             new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
@@ -103,7 +121,9 @@ def compare(lm: MaskedLM, pairs: Sequence[tuple[str, str]] | Corpus, *, num_pass
     return [found[k] for k in range(len(keys))]
 
 
-def _hide_both(rounds: int, num_tokens: int, keys: Sequence[list[int]], generator: Generator) -> list[Tensor]:
+def _hide_both(
+    rounds: int, num_tokens: int, keys: Sequence[list[int]], generator: Generator
+) -> list[Tensor]:
     """The weights of some rounds of a pair, and where each of its two texts hides its tokens."""
     share, weight = shares(rounds, STRATA, num_tokens, generator)
     key = draws.rand((rounds * STRATA, 1 + max(map(max, keys))), None, generator)
@@ -118,8 +138,9 @@ def _compared(rounds: np.ndarray, level: float, *exact: float) -> Comparison:
 
 
 @torch.no_grad()
-def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes: int = 16,
-                   generator: Generator) -> Mutants:
+def single_mutants(
+    lm: MaskedLM, text: str, words: Sequence[str], *, num_passes: int = 16, generator: Generator
+) -> Mutants:
     """All texts that have one of `words`, such as the letters of residues, in one place of `text`: Mutants.
 
     num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers
@@ -128,19 +149,25 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
     """
     ids, columns = lm.encode(text), _single_tokens(lm, words)
     if check_count(num_passes, "num_passes", at_least=4) % 4:
-        raise ValueError("num_passes must be a multiple of 4, since each stratum is drawn twice, "
-                         f"got {num_passes}")
+        raise ValueError(
+            "num_passes must be a multiple of 4, since each stratum is drawn twice, "
+            f"got {num_passes}"
+        )
     length, others = len(ids), columns != ids[:, None]  # [D, V]
     share, weight = shares(2, num_passes // 2, length, generator)
     hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
-    [(_, answer)] = lm.answers([length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True)
+    [(_, answer)] = lm.answers(
+        [length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True
+    )
     true = answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
     value = answer.new_zeros(*hidden.shape, len(words))  # [masks, D, V]
     value[hidden] = answer[:, columns] - true
     value *= (length / hidden.sum(1).double())[:, None, None]
     wild = _scores(true[:, 0], hidden)
     counts = ((~hidden).sum(0) * others.sum(1)).tolist()
-    each = lm.answers([length] * length, counts, lambda j: _mutated(lm, ids, hidden, j, columns[others[j]]))
+    each = lm.answers(
+        [length] * length, counts, lambda j: _mutated(lm, ids, hidden, j, columns[others[j]])
+    )
     for j, scores in each:
         seen = (~hidden[:, j]).nonzero()[:, 0]
         asked = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
@@ -149,8 +176,12 @@ def single_mutants(lm: MaskedLM, text: str, words: Sequence[str], *, num_passes:
     value *= weight.view(-1, 1, 1)
     pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
     marginals = lm.masked_marginals(text)
-    return Mutants([*words], marginals[:, columns] - marginals.gather(1, ids[:, None]), value.mean(0),
-                   pairs.square().sum(0).sqrt() / num_passes)
+    return Mutants(
+        [*words],
+        marginals[:, columns] - marginals.gather(1, ids[:, None]),
+        value.mean(0),
+        pairs.square().sum(0).sqrt() / num_passes,
+    )
 
 
 def _single_tokens(lm: MaskedLM, words: Sequence[str]) -> Tensor:
@@ -169,7 +200,9 @@ def _mutated(lm: MaskedLM, ids: Tensor, hidden: Tensor, place: int, others: Tens
     return lm._hide(there.flatten(0, 1), seen[:, None].expand_as(there).flatten(0, 1))
 
 
-def shares(rounds: int, strata: int, num_tokens: int, generator: Generator) -> tuple[Tensor, Tensor]:
+def shares(
+    rounds: int, strata: int, num_tokens: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
     """Shares t of the tokens that are hidden, and their weights, [rounds, strata] each.
 
     The mean of weight x f(t) is that of f over (0, 1].
@@ -195,9 +228,11 @@ def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]
     So do tokens that stand in for each other, as many as both have between what is common.
     """
     there = [*range(len(one), len(one) + len(other))]
-    for _, start, stop, begin, end in difflib.SequenceMatcher(None, one, other, autojunk=False).get_opcodes():
+    for _, start, stop, begin, end in difflib.SequenceMatcher(
+        None, one, other, autojunk=False
+    ).get_opcodes():
         both = min(stop - start, end - begin)
-        there[begin: begin + both] = range(start, start + both)
+        there[begin : begin + both] = range(start, start + both)
     return [*range(len(one))], there
 
 
@@ -217,8 +252,11 @@ def half_width(count: int, error: float, level: float) -> float:
 def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> dict[int, np.ndarray]:
     """D times the score of texts under masks [n, D] of theirs, nats per text [n]: their area on average."""
     texts = [*hidden]
-    each = lm.answers([len(ids[i]) for i in texts], [len(hidden[i]) for i in texts],
-                      lambda k: lm._hide(ids[texts[k]], hidden[texts[k]]))
+    each = lm.answers(
+        [len(ids[i]) for i in texts],
+        [len(hidden[i]) for i in texts],
+        lambda k: lm._hide(ids[texts[k]], hidden[texts[k]]),
+    )
     return {texts[k]: _scores(answer, hidden[texts[k]]).numpy() for k, answer in each}
 
 

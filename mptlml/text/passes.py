@@ -20,7 +20,10 @@ from tqdm import tqdm
 
 from ..checks import check_count, check_known
 
-BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}  # tokens in a pass: bounds the logits, tokens x vocabulary
+BATCH_TOKENS = {
+    "cpu": 1024,
+    "cuda": 2**14,
+}  # tokens in a pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
@@ -56,33 +59,46 @@ class Rows:
 
     def part(self, start: int, stop: int) -> "Rows":
         """Rows start, ..., stop - 1."""
-        return Rows(self.ids[start: stop], self.shown[start: stop], self.asked[start: stop])
+        return Rows(self.ids[start:stop], self.shown[start:stop], self.asked[start:stop])
 
 
 class Passes:
     """A network and its tokenizer, checked against each other, and how it is asked: use `MaskedLM`."""
 
-    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None,
-                 dtype: torch.dtype | None = None, allow_unknown: bool = False) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        batch_tokens: int | None = None,
+        dtype: torch.dtype | None = None,
+        allow_unknown: bool = False,
+    ) -> None:
         if isinstance(model, torch.nn.DataParallel):
-            raise ValueError("DataParallel splits a batch from its masks: "
-                             "use DistributedDataParallel or model.module")
+            raise ValueError(
+                "DataParallel splits a batch from its masks: "
+                "use DistributedDataParallel or model.module"
+            )
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
         self._kind = type(model).__name__
         self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
-        self.batch_tokens = check_count(default if batch_tokens is None else batch_tokens, "batch_tokens")
+        self.batch_tokens = check_count(
+            default if batch_tokens is None else batch_tokens, "batch_tokens"
+        )
         self.vocab_size = getattr(model.get_input_embeddings(), "num_embeddings", 0)
         self.words = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))
         _check_vocabularies(self)
         self.prefix, self.suffix = _frame(tokenizer)  # special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
         if getattr(model.config, "token_dropout", False):
-            warnings.warn(f"{self._kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
-                          "(token_dropout): where most are masked, its scores measure this rule too",
-                          stacklevel=3)
+            warnings.warn(
+                f"{self._kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
+                "(token_dropout): where most are masked, its scores measure this rule too",
+                stacklevel=3,
+            )
         self.dtype = dtype
         self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
         try:
@@ -92,10 +108,18 @@ class Passes:
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError) as error:
-            raise ValueError(f"{self._kind} fails when it is asked about a short text: {error}") from error
+            raise ValueError(
+                f"{self._kind} fails when it is asked about a short text: {error}"
+            ) from error
 
-    def answers(self, lengths: Sequence[int], counts: Sequence[int], rows: Callable[[int], Rows], *,
-                vocabulary: bool = False) -> Iterator[tuple[int, Tensor]]:
+    def answers(
+        self,
+        lengths: Sequence[int],
+        counts: Sequence[int],
+        rows: Callable[[int], Rows],
+        *,
+        vocabulary: bool = False,
+    ) -> Iterator[tuple[int, Tensor]]:
         """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats.
 
         lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one
@@ -118,7 +142,9 @@ class Passes:
                     if stop == counts[i]:
                         yield i, torch.cat(parts.pop(i))
 
-    def _batches(self, lengths: Sequence[int], counts: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+    def _batches(
+        self, lengths: Sequence[int], counts: Sequence[int]
+    ) -> Iterator[list[tuple[int, int, int]]]:
         """What makes up a pass, at most `batch_tokens`: (i, start, stop), rows start to stop - 1 of text i.
 
         Rows of several lengths share a pass only where the network does not see padding.
@@ -126,7 +152,9 @@ class Passes:
         may_pad = self._may_pad(max(lengths, default=1))
         batch: list[tuple[int, int, int]] = []
         held = 0
-        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):  # the longest sets the width
+        for i in sorted(
+            range(len(lengths)), key=lambda i: lengths[i]
+        ):  # the longest sets the width
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < counts[i]:
@@ -143,12 +171,16 @@ class Passes:
         """One pass over parts of texts: log-probabilities at the places asked, [places] or [places, V]."""
         rows = Rows.together(parts)
         (count, width), frame = rows.ids.shape, (len(self.prefix), len(self.suffix))
-        before, after = (torch.tensor(part, dtype=torch.long).expand(count, -1)
-                         for part in (self.prefix, self.suffix))
+        before, after = (
+            torch.tensor(part, dtype=torch.long).expand(count, -1)
+            for part in (self.prefix, self.suffix)
+        )
         end = frame[0] + (rows.ids != NO_TOKEN).sum(1, keepdim=True)  # of the text, [count, 1]
         if not self._may_pad(width) and (end < frame[0] + width).any():
-            raise ValueError(f"{self._kind} sees padding, for it ignores the attention mask: "
-                             "ask it about rows of one length at a time")
+            raise ValueError(
+                f"{self._kind} sees padding, for it ignores the attention mask: "
+                "ask it about rows of one length at a time"
+            )
         framed = torch.cat([before, rows.shown, after], 1)
         place = torch.arange(framed.shape[1])
         framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
@@ -159,7 +191,9 @@ class Passes:
             return logits.log_softmax(-1)
         true = rows.ids[rows.asked].to(self.device)[:, None]
         blocks = zip(logits.split(256), true.split(256), strict=True)  # less memory
-        return torch.cat([block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks])
+        return torch.cat(
+            [block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks]
+        )
 
     def _may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
@@ -174,23 +208,34 @@ class Passes:
             lengths = [(1, 2), (1, 9), (12, 52), (91, SHORT)]
             if level > SHORT:
                 lengths = [(3 * level // 4 - 5, level)]
-            same = [_same_before_padding(self, min(one, level), min(other, level)) for one, other in lengths]
+            same = [
+                _same_before_padding(self, min(one, level), min(other, level))
+                for one, other in lengths
+            ]
             self._padded[level] = all(same) and (level <= SHORT or self._may_pad(SHORT))
         return self._padded[level]
 
-    def _logits(self, given: Tensor, seen: Tensor, where: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    def _logits(
+        self, given: Tensor, seen: Tensor, where: Tensor, dtype: torch.dtype | None = None
+    ) -> Tensor:
         """Logits [places, V] where `where` [B, L] is True: the vocabulary head sees no other place.
 
         given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, if any.
         """
         where, own, head = where.to(self.device), get_ident(), self.model.get_output_embeddings()
         gradients = torch.is_grad_enabled() and self.model.training
-        with LOCKS.setdefault(head, Lock()), torch.set_grad_enabled(gradients), \
-                torch.autocast(self.device.type, dtype, enabled=dtype is not None):
+        with (
+            LOCKS.setdefault(head, Lock()),
+            torch.set_grad_enabled(gradients),
+            torch.autocast(self.device.type, dtype, enabled=dtype is not None),
+        ):
             hook = head.register_forward_pre_hook(  # others may use the network at the same time
-                lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs)
+                lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs
+            )
             try:
-                logits = self.passes(given.to(self.device), attention_mask=seen.to(self.device)).logits
+                logits = self.passes(
+                    given.to(self.device), attention_mask=seen.to(self.device)
+                ).logits
             finally:
                 hook.remove()
         if logits.ndim == 3:  # of a head that does not use its output layer as such
@@ -204,17 +249,22 @@ def _longest(model: Any, tokenizer: Any) -> int:
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
             # RoBERTa counts from behind padding
-            most.append(module.num_embeddings - (0 if module.padding_idx is None else module.padding_idx + 1))
+            most.append(
+                module.num_embeddings
+                - (0 if module.padding_idx is None else module.padding_idx + 1)
+            )
     return min(most + [getattr(model.config, "max_position_embeddings", None) or most[0]])
 
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     """The special tokens before and after a text. Raises ValueError: its own cannot be told from them."""
-    own, framed = (tokenizer("a", add_special_tokens=special).input_ids for special in (False, True))
-    start = next((k for k in range(len(framed)) if own and framed[k: k + len(own)] == own), None)
+    own, framed = (
+        tokenizer("a", add_special_tokens=special).input_ids for special in (False, True)
+    )
+    start = next((k for k in range(len(framed)) if own and framed[k : k + len(own)] == own), None)
     if start is None:
         raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
-    return framed[:start], framed[start + len(own):]
+    return framed[:start], framed[start + len(own) :]
 
 
 def _check_vocabularies(net: Passes) -> None:
@@ -223,15 +273,25 @@ def _check_vocabularies(net: Passes) -> None:
     if not size:
         raise ValueError(f"{net._kind} has no table of word embeddings: {ADVICE}")
     if tokenizer.mask_token_id is None:
-        raise ValueError("the tokenizer has no mask token: "
-                         "use that of a masked language model, such as BERT's")
-    largest, pad = max(tokenizer.get_vocab().values()), getattr(net.model.config, "pad_token_id", None)
+        raise ValueError(
+            "the tokenizer has no mask token: use that of a masked language model, such as BERT's"
+        )
+    largest, pad = (
+        max(tokenizer.get_vocab().values()),
+        getattr(net.model.config, "pad_token_id", None),
+    )
     if len(net.words) < 2:
-        raise ValueError("the tokenizer has no words but its special tokens: "
-                         "is its vocabulary beside the weights?")
+        raise ValueError(
+            "the tokenizer has no words but its special tokens: "
+            "is its vocabulary beside the weights?"
+        )
     differ = ""
-    if largest >= size or size - len(tokenizer) > max(128, size // 100):  # it is often rounded up a little
-        differ = f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}"
+    if largest >= size or size - len(tokenizer) > max(
+        128, size // 100
+    ):  # it is often rounded up a little
+        differ = (
+            f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}"
+        )
     elif None not in (pad, tokenizer.pad_token_id) and pad != tokenizer.pad_token_id:
         differ = f"the model pads with token {pad}, the tokenizer with {tokenizer.pad_token_id}"
     if differ:
@@ -244,23 +304,31 @@ def _check_head(net: Passes) -> None:
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{kind} is an encoder-decoder model: {ADVICE}")
     if getattr(config, "attention_type", None) == "block_sparse":
-        raise ValueError(f"{kind} with block_sparse attention turns into another network after a short text: "
-                         "set attention_type to original_full in its configuration")
+        raise ValueError(
+            f"{kind} with block_sparse attention turns into another network after a short text: "
+            "set attention_type to original_full in its configuration"
+        )
     if net.model.get_output_embeddings() is None:
         raise ValueError(f"{kind} has no vocabulary head: {ADVICE}")
 
 
 def _check_bidirectional(net: Passes) -> None:
     """ValueError for models that do not answer with logits, or cannot see to the right of a hole."""
-    given = torch.tensor([[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]])
+    given = torch.tensor(
+        [[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]]
+    )
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         logits = check_known(net._logits(given, torch.ones_like(given), first))
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
-        raise ValueError(f"{net._kind} answers with shape {tuple(logits.shape)}, not with logits of "
-                         f"{net.vocab_size} tokens: {ADVICE}")
+        raise ValueError(
+            f"{net._kind} answers with shape {tuple(logits.shape)}, not with logits of "
+            f"{net.vocab_size} tokens: {ADVICE}"
+        )
     if torch.equal(logits[0], logits[1]):
-        raise ValueError(f"{net._kind} does not see to the right of a hole, as a causal model: {ADVICE}")
+        raise ValueError(
+            f"{net._kind} does not see to the right of a hole, as a causal model: {ADVICE}"
+        )
 
 
 def _same_before_padding(net: Passes, length: int, width: int) -> bool:
@@ -273,12 +341,18 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     row = torch.tensor([[*net.prefix, *text, *net.suffix]])
     padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)
     places = torch.zeros(padded.shape, dtype=torch.bool)
-    places[0, len(net.prefix): len(net.prefix) + length: -(-length // 16)] = True  # padding can touch far
+    places[0, len(net.prefix) : len(net.prefix) + length : -(-length // 16)] = (
+        True  # padding can touch far
+    )
     seen = (torch.arange(padded.shape[1]) < row.shape[1])[None].long()
     with torch.no_grad():
-        alone, again, among = (net._logits(given, seen[:, :given.shape[1]], places[:, :given.shape[1]])
-                               for given in (row, row, padded))
+        alone, again, among = (
+            net._logits(given, seen[:, : given.shape[1]], places[:, : given.shape[1]])
+            for given in (row, row, padded)
+        )
     most = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6 * (alone.abs().max() + 1)
     if (alone - again).abs().max() > most:
-        raise ValueError(f"{net._kind} answers otherwise when it is asked again: it draws at random")
+        raise ValueError(
+            f"{net._kind} answers otherwise when it is asked again: it draws at random"
+        )
     return bool((alone - among).abs().max() <= most)

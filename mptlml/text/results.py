@@ -76,8 +76,15 @@ def settings_file(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".jsonl") + ".settings.json")
 
 
-def write_results(output: Output, heads: Sequence[Line], measure: Callable[[range], Sequence[Line]], *,
-                  settings: Line, model: str, what: str) -> Path:
+def write_results(
+    output: Output,
+    heads: Sequence[Line],
+    measure: Callable[[range], Sequence[Line]],
+    *,
+    settings: Line,
+    model: str,
+    what: str,
+) -> Path:
     """Write one line for each item, its head and what is measured of it, and return the path of the file.
 
     heads: what tells an item from others; its `line` must be above that of the item before. measure(unit)
@@ -90,9 +97,13 @@ def write_results(output: Output, heads: Sequence[Line], measure: Callable[[rang
         raise ValueError(f"the lines of {what} must increase")
     run, about = short_digest(json.dumps(settings)), dict(model=model) | settings
     heads = [head | dict(settings=run) for head in heads]
-    units = [range(start, min(start + UNIT, len(heads)))
-             for start in range(UNIT * output.part, len(heads), UNIT * output.parts)]
-    found = {place: line for file in _written(output) for place, line in _lines(file, heads).items()}
+    units = [
+        range(start, min(start + UNIT, len(heads)))
+        for start in range(UNIT * output.part, len(heads), UNIT * output.parts)
+    ]
+    found = {
+        place: line for file in _written(output) for place, line in _lines(file, heads).items()
+    }
     done = {place: found[place] for unit in units if found.keys() >= set(unit) for place in unit}
     begun, seconds = False, 0.1 if sys.stderr.isatty() else LOG_SECONDS
     with tqdm(total=sum(map(len, units)), desc=what, mininterval=seconds) as bar:
@@ -149,14 +160,19 @@ def _lines(file: Path, heads: Sequence[Line]) -> dict[int, str]:
             there = json.loads(line, parse_constant=int)  # NaN is refused
             run, place = there["settings"], places.get(there["line"])
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(f"line {number} of {file} is not from a file of results: "
-                             "choose another file") from None
+            raise ValueError(
+                f"line {number} of {file} is not from a file of results: choose another file"
+            ) from None
         if run != heads[0]["settings"]:
-            raise ValueError(f"{file} was written with other settings (see {settings_file(file)}): "
-                             "choose another file")
+            raise ValueError(
+                f"{file} was written with other settings (see {settings_file(file)}): "
+                "choose another file"
+            )
         if place is None or not heads[place].items() <= there.items():
-            raise ValueError(f"{file} holds results of another text on line {there['line']}, "
-                             "in another place, or by another tokenizer: choose another file")
+            raise ValueError(
+                f"{file} holds results of another text on line {there['line']}, "
+                "in another place, or by another tokenizer: choose another file"
+            )
         found[place] = line
     return found
 

@@ -26,7 +26,9 @@ class Corpus:
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, list) or not self.rows:
-            raise ValueError(f"a corpus needs a list of at least one row, got {type(self.rows).__name__}")
+            raise ValueError(
+                f"a corpus needs a list of at least one row, got {type(self.rows).__name__}"
+            )
         for row in self.rows:
             if not torch.is_tensor(row) or row.ndim != 1 or row.dtype != torch.int64:
                 raise ValueError(f"a row of a corpus holds token ids [D] of int64, got {row!r}")
@@ -96,7 +98,7 @@ class RateCurve:
         high, whole = 0.0, 0.0
         for scores, length in zip(self.scores.T, self.lengths, strict=True):
             every = scores @ straight_lines(hidden_tokens(self.rates, length), length)
-            high, whole = high + every[int(rate * length + 1e-9):].sum(), whole + every.sum()
+            high, whole = high + every[int(rate * length + 1e-9) :].sum(), whole + every.sum()
         return float(high / whole)
 
 
@@ -143,7 +145,9 @@ def table2_area(curve: RateCurve) -> Estimate:
     across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Other
     rates than the curve's are read off straight lines, or the nearest at the ends. The error is over rows.
     """
-    weights = np.array([np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))])
+    weights = np.array(
+        [np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))]
+    )
     return curve.weighted(512 * 0.01 * weights[:, None])
 
 
@@ -152,4 +156,6 @@ def _row_error(rows: np.ndarray, lengths: np.ndarray) -> float:
     if len(rows) < 2:
         return math.nan
     weight = lengths / lengths.sum()
-    return float(np.sqrt(((weight * (rows - weight @ rows)) ** 2).sum() * len(rows) / (len(rows) - 1)))
+    return float(
+        np.sqrt(((weight * (rows - weight @ rows)) ** 2).sum() * len(rows) / (len(rows) - 1))
+    )

@@ -20,24 +20,31 @@ def missing(names: Iterable[str]) -> list[str]:
     said, cached = os.environ.get, Path.home() / ".cache"
     home = Path(said("HF_HOME") or cached / "huggingface")
     glue = Path(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue")
-    bert = Path(said("HF_HUB_CACHE") or home / "hub", "models--google-bert--bert-base-uncased", "snapshots")
+    bert = Path(
+        said("HF_HUB_CACHE") or home / "hub", "models--google-bert--bert-base-uncased", "snapshots"
+    )
     switches = {said(name, "").upper() for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
     offline = {"1", "TRUE", "YES", "ON"} & switches
     images = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
     there = {
         "glue": offline or all(any((glue / name).rglob("*.arrow")) for name in GLUE_SETS),
         "bert": offline or any(bert.glob("*/*.safetensors")) and any(bert.glob("*/vocab.txt")),
-    } | {name: said("MPTLML_DATA") or len([*(cached / "mptlml" / folder / "raw").glob("*-ubyte")]) == 4
-         for name, folder in images.items()}
+    } | {
+        name: said("MPTLML_DATA")
+        or len([*(cached / "mptlml" / folder / "raw").glob("*-ubyte")]) == 4
+        for name, folder in images.items()
+    }
     return [name for name in names if not there[name]]
 
 
 def fetch(name: str) -> str:
     """Fetch one of the data; why that failed, "" where not."""
     from .images import DATASETS, fetch_images
+
     if name in DATASETS:
         return fetch_images(name)
     from . import text
+
     if name == "glue":
         found = [text.load_glue(one) for one in GLUE_SETS]
         return text.why_absent() if any(one.note for one in found) else ""
@@ -47,6 +54,7 @@ def fetch(name: str) -> str:
 def main(names: list[str]) -> None:
     """Fetch what is named, and print which servers failed, with why, as JSON."""
     from .probe import arrivals
+
     arrivals.told, failed = sys.stderr, {}
     for name in names:
         server = "mirror" if "mnist" in name else "hub"

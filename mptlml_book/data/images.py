@@ -24,7 +24,10 @@ from mptlml.extras import needs
 from . import digest_of
 from .probe import asked_before, download, in_words, refusal
 
-DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}  # torchvision's names, also of the folders
+DATASETS = {
+    "mnist": "MNIST",
+    "fashion-mnist": "FashionMNIST",
+}  # torchvision's names, also of the folders
 GZIP = b"\x1f\x8b"  # what a file of theirs begins with
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
@@ -65,10 +68,14 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     root = Path(named) if named else Path.home() / ".cache" / "mptlml"
     if not _is_there(raw := root / DATASETS[name] / "raw"):
         if named:
-            raise ValueError(f"MPTLML_DATA={named!r} holds no {DATASETS[name]}: expected four idx files in {raw}")
+            raise ValueError(
+                f"MPTLML_DATA={named!r} holds no {DATASETS[name]}: expected four idx files in {raw}"
+            )
         if why := fetch_images(name):
-            note = (f"{TITLES[name]} was not at hand here ({why}, and MPTLML_DATA is not set): "
-                    "scikit-learn's 8 × 8 digits stand in for it on this page.")
+            note = (
+                f"{TITLES[name]} was not at hand here ({why}, and MPTLML_DATA is not set): "
+                "scikit-learn's 8 × 8 digits stand in for it on this page."
+            )
             digits = replace(_digits(), note=note)
             return _cut(digits, min(num_rows or len(digits.pixels), len(digits.pixels)))
     return _cut(_read(name, root, train, num_rows), num_rows)
@@ -84,7 +91,9 @@ def train_and_held_out(name: str) -> tuple[Images, Images]:
     if found.side != 8:
         return found, load_images(name, 500, train=False)
     fourth = torch.arange(len(found.pixels)) % 4 == 0
-    kept, held_out = (replace(found, pixels=found.pixels[at], labels=found.labels[at]) for at in (~fourth, fourth))
+    kept, held_out = (
+        replace(found, pixels=found.pixels[at], labels=found.labels[at]) for at in (~fourth, fourth)
+    )
     return kept, held_out
 
 
@@ -92,7 +101,9 @@ def _digits() -> Images:
     with needs("book"):
         from sklearn.datasets import load_digits
     bunch = load_digits()
-    return Images(torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits")
+    return Images(
+        torch.from_numpy(bunch.data) / 16, torch.from_numpy(bunch.target), 8, "scikit-learn digits"
+    )
 
 
 def _read(name: str, root: Path, train: bool, at_most: int | None) -> Images:
@@ -101,8 +112,12 @@ def _read(name: str, root: Path, train: bool, at_most: int | None) -> Images:
         found = _torchvision(name)(str(root), train=train)
     except (OSError, RuntimeError, ValueError, AssertionError) as error:
         there = root / DATASETS[name] / "raw"
-        raise ValueError(f"the {DATASETS[name]} files in {there} cannot be read: {error!r}") from error
-    pixels = found.data[:at_most].flatten(1).double() / 255  # cut first: in float64 all of them take 380 MB
+        raise ValueError(
+            f"the {DATASETS[name]} files in {there} cannot be read: {error!r}"
+        ) from error
+    pixels = (
+        found.data[:at_most].flatten(1).double() / 255
+    )  # cut first: in float64 all of them take 380 MB
     source = TITLES[name] + ("" if train else ", test images")
     return Images(pixels, found.targets[:at_most], 28, source)
 
@@ -130,7 +145,9 @@ def fetch_images(name: str) -> str:
             if not _is_there(raw):  # else another process had the lock before, and fetched them
                 _fetch(kind, raw.parent / "part", raw)
     except (OSError, ValueError, HTTPException) as error:
-        return in_words(error)  # the mirror answered but did not deliver, or the folder cannot be written
+        return in_words(
+            error
+        )  # the mirror answered but did not deliver, or the folder cannot be written
     return ""
 
 
@@ -159,5 +176,7 @@ def _fetch(kind: Any, part: Path, raw: Path) -> None:
 def _cut(images: Images, num_rows: int | None) -> Images:
     """The first `num_rows` images. Raises ValueError where there are fewer."""
     if num_rows is not None and num_rows > len(images.pixels):
-        raise ValueError(f"{num_rows} images asked for, {images.source} has {len(images.pixels)} here")
+        raise ValueError(
+            f"{num_rows} images asked for, {images.source} has {len(images.pixels)} here"
+        )
     return replace(images, pixels=images.pixels[:num_rows], labels=images.labels[:num_rows])

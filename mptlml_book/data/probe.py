@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import TextIO
 
 PROBE_SECONDS = 3
-STALLED = 60  # seconds without a byte, after which a download is left; there is no limit for a slow one
+STALLED = (
+    60  # seconds without a byte, after which a download is left; there is no limit for a slow one
+)
 NOBODY = "no connection"
 
 
@@ -39,7 +41,9 @@ class Arrivals:
         self.count, self.last = self.count + count, time.monotonic()
 
     def refused(self, code: int) -> None:
-        reason = {401: "not allowed", 403: "forbidden", 429: "too many requests"}.get(code, "an error of its own")
+        reason = {401: "not allowed", 403: "forbidden", 429: "too many requests"}.get(
+            code, "an error of its own"
+        )
         self.refusal = f"the server answered {code}, {reason}"
 
     def tell(self, words: str) -> None:
@@ -62,7 +66,12 @@ def in_words(error: BaseException) -> str:
     if codes := [one.code for one in found if isinstance(one, urllib.error.HTTPError)]:
         arrivals.refused(codes[0])
     for one in found:
-        if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EFBIG, errno.EROFS, errno.EACCES):
+        if isinstance(one, OSError) and one.errno in (
+            errno.ENOSPC,
+            errno.EFBIG,
+            errno.EROFS,
+            errno.EACCES,
+        ):
             return f"it could not be stored: {os.strerror(one.errno)}"
     if arrivals.refusal:
         return arrivals.refusal
@@ -85,7 +94,11 @@ def refusal(address: str, begins: bytes = b"") -> str:
     try:
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as answer:
             as_asked = answer.read(len(begins)) == begins
-            return "" if as_asked else "another page came in its place, such as one that asks to sign in"
+            return (
+                ""
+                if as_asked
+                else "another page came in its place, such as one that asks to sign in"
+            )
     except urllib.error.HTTPError as error:
         return "" if not begins and error.code in (403, 404) else in_words(error)
     except (OSError, ValueError, HTTPException) as error:
@@ -102,7 +115,10 @@ def asked_before(what: str) -> str:
 @contextmanager
 def unless_stalled() -> Iterator[None]:
     """Leave this block by `Late` once nothing came for STALLED seconds, where the system and the thread allow it."""
-    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+    if (
+        not hasattr(signal, "setitimer")
+        or threading.current_thread() is not threading.main_thread()
+    ):
         yield
         return
 
@@ -111,7 +127,9 @@ def unless_stalled() -> Iterator[None]:
         if quiet > STALLED:
             raise Late(f"nothing for {STALLED} s")
         waits = f"nothing for {quiet:.0f} s" + f" ({arrivals.refusal})" * bool(arrivals.refusal)
-        arrivals.tell(f"  {arrivals.count / 1e6:.1f} MB so far" + f"; {waits}" * (quiet > TOLD_EVERY))
+        arrivals.tell(
+            f"  {arrivals.count / 1e6:.1f} MB so far" + f"; {waits}" * (quiet > TOLD_EVERY)
+        )
 
     arrivals.count, arrivals.refusal, arrivals.last = 0, "", time.monotonic()
     before, tick = signal.signal(signal.SIGALRM, look), min(TOLD_EVERY, STALLED / 4)
@@ -130,7 +148,11 @@ def quiet_network() -> Iterator[None]:
     logging.disable(logging.WARNING)
     socket.setdefaulttimeout(PROBE_SECONDS)
     try:
-        with nullcontext() if sys.stderr.isatty() and not arrivals.told else redirect_stderr(io.StringIO()):
+        with (
+            nullcontext()
+            if sys.stderr.isatty() and not arrivals.told
+            else redirect_stderr(io.StringIO())
+        ):
             yield
     finally:
         logging.disable(level)
@@ -145,7 +167,9 @@ def download(address: str, target: Path) -> None:
     part = target.with_name(target.name + ".part")
     while True:
         have = part.stat().st_size if part.exists() else 0
-        request = urllib.request.Request(address, headers={"Range": f"bytes={have}-"} if have else {})
+        request = urllib.request.Request(
+            address, headers={"Range": f"bytes={have}-"} if have else {}
+        )
         try:
             with urllib.request.urlopen(request, timeout=STALLED) as answer:
                 goes_on = answer.status == 206

@@ -19,18 +19,35 @@ from tqdm import TqdmWarning
 from mptlml.extras import needs
 
 from . import digest_of
-from .probe import NOBODY, Late, arrivals, asked_before, download, in_words, quiet_network, refusal, unless_stalled
+from .probe import (
+    NOBODY,
+    Late,
+    arrivals,
+    asked_before,
+    download,
+    in_words,
+    quiet_network,
+    refusal,
+    unless_stalled,
+)
 
 with warnings.catch_warnings():  # Hugging Face's libraries import it, and it asks for widgets
     warnings.simplefilter("ignore", TqdmWarning)
     import tqdm.auto  # noqa: F401
 
 Loaded = TypeVar("Loaded")
-SETS = {"ax": "premise hypothesis", "cola": "sentence", "qnli": "question sentence", "mrpc": "sentence1 sentence2"}
+SETS = {
+    "ax": "premise hypothesis",
+    "cola": "sentence",
+    "qnli": "question sentence",
+    "mrpc": "sentence1 sentence2",
+}
 HELD_OUT = {"ax": "test", "cola": "validation", "qnli": "validation", "mrpc": "test"}
 GLUE, BERT = "nyu-mll/glue", "google-bert/bert-base-uncased"
 REVISIONS = {  # asked of the hub; a cache may hold others, which the digests of the data tell apart
-    GLUE: "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c", BERT: "86b5e0934494bd15c9632b12f734a8a67f723594"}
+    GLUE: "bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c",
+    BERT: "86b5e0934494bd15c9632b12f734a8a67f723594",
+}
 _failed: list[str] = []  # why the hub has not delivered in this session
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -56,8 +73,11 @@ class Tokenizer:
     note: str = ""
 
     size = property(lambda self: f"{len(self.tokenizer):,} tokens")
-    digest = property(lambda self: digest_of(*(f"{token} {id}".encode() for token, id
-                                               in sorted(self.tokenizer.get_vocab().items()))))
+    digest = property(
+        lambda self: digest_of(
+            *(f"{token} {id}".encode() for token, id in sorted(self.tokenizer.get_vocab().items()))
+        )
+    )
 
 
 def load_glue(name: str, *, train: bool = False) -> Texts:
@@ -67,19 +87,25 @@ def load_glue(name: str, *, train: bool = False) -> Texts:
     for each set (its last fifth held out), with a note. Raises ValueError: another name, or ax for training.
     """
     if name not in SETS or (train and name == "ax"):
-        raise ValueError(f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split")
+        raise ValueError(
+            f"{name!r} (train={train}): sets are {tuple(SETS)}, and ax has no training split"
+        )
     with needs("book"):
         from datasets import load_dataset
     split = "train" if train else HELD_OUT[name]
-    rows = from_hub(lambda revision=None, **_: load_dataset(GLUE, name, split=split, revision=revision), GLUE)
+    rows = from_hub(
+        lambda revision=None, **_: load_dataset(GLUE, name, split=split, revision=revision), GLUE
+    )
     if rows is not None:
         columns = [rows[column] for column in SETS[name].split()]
         texts = [text for row in zip(*columns, strict=True) for text in row]
         return Texts(texts, f"GLUE {name}, {split} split")
-    part = _python_reference()[list(SETS).index(name):: len(SETS)]
+    part = _python_reference()[list(SETS).index(name) :: len(SETS)]
     held_out = len(part) // 5
-    note = (f"GLUE was not at hand here ({why_absent()}, and it is not in the Hugging Face cache): sentences of the "
-            "Python reference stand in for it on this page.")
+    note = (
+        f"GLUE was not at hand here ({why_absent()}, and it is not in the Hugging Face cache): sentences of the "
+        "Python reference stand in for it on this page."
+    )
     return Texts(part[:-held_out] if train else part[-held_out:], "Python reference", note)
 
 
@@ -90,9 +116,14 @@ def load_bert_tokenizer() -> Tokenizer:
     found = from_hub(lambda **where: AutoTokenizer.from_pretrained(BERT, **where), BERT)
     if found is not None:
         return Tokenizer(found, f"{BERT}, tokenizer")
-    return Tokenizer(make_tokenizer(_python_reference(), 30522, fill=True), "Python reference", (
-        f"BERT's tokenizer was not at hand here ({why_absent()}): one trained on the Python reference stands in, its "
-        "vocabulary filled up to the same 30,522 with unused tokens."))
+    return Tokenizer(
+        make_tokenizer(_python_reference(), 30522, fill=True),
+        "Python reference",
+        (
+            f"BERT's tokenizer was not at hand here ({why_absent()}): one trained on the Python reference stands in, its "
+            "vocabulary filled up to the same 30,522 with unused tokens."
+        ),
+    )
 
 
 def fetch_bert() -> str:
@@ -103,6 +134,7 @@ def fetch_bert() -> str:
     if load_bert_tokenizer().note:
         return why_absent()
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+
     folder = Path(constants.HF_HUB_CACHE, f"models--{BERT.replace('/', '--')}")
     try:
         with quiet_network(), _watched(), unless_stalled():
@@ -131,8 +163,12 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
     # If it gets the letters first, in order, it finds the same pieces each time.
     split = trained._tokenizer.pre_tokenizer.pre_tokenize_str
     words = {word for text in texts for word, _ in split(trained.normalize(text))}
-    letters = sorted(set("".join(words))) + sorted({"##" + letter for word in words for letter in word[1:]})
-    trained.train_from_iterator(texts, vocab_size=vocab_size, show_progress=False, special_tokens=[*SPECIAL, *letters])
+    letters = sorted(set("".join(words))) + sorted(
+        {"##" + letter for word in words for letter in word[1:]}
+    )
+    trained.train_from_iterator(
+        texts, vocab_size=vocab_size, show_progress=False, special_tokens=[*SPECIAL, *letters]
+    )
     vocabulary = trained.get_vocab()
     if fill:
         first = len(vocabulary)
@@ -146,14 +182,20 @@ def from_hub(load: Callable[..., Loaded], name: str) -> Loaded | None:
     None where neither has `name` whole, whatever `load` raises (`why_absent` says why); a hub that failed once is
     not asked again. A folder `name` alone is read, and what `load` raises is raised. Pages show none of it.
     """
-    with needs("book"):  # before stderr is redirected: these libraries log to the stderr of their import
+    with needs(
+        "book"
+    ):  # before stderr is redirected: these libraries log to the stderr of their import
         import datasets  # noqa: F401
         import transformers  # noqa: F401
     if os.path.isdir(name):
         return load(local_files_only=True)
     asked = {"revision": REVISIONS[name]} if name in REVISIONS else {}
     for cached in (asked, {}) if asked else ({},):
-        with contextlib.suppress(Exception), quiet_network(), _offline():  # nothing in the cache, or a part
+        with (
+            contextlib.suppress(Exception),
+            quiet_network(),
+            _offline(),
+        ):  # nothing in the cache, or a part
             return load(local_files_only=True, **cached)
     if why_absent():
         return None
@@ -237,7 +279,11 @@ def _python_reference() -> list[str]:
     """Sentences of the Python language reference, which every Python has, under the PSF licence."""
     from pydoc_data.topics import topics
 
-    paragraphs = [" ".join(part.split()) for text in topics.values() for part in re.split(r"\n\s*\n", text)
-                  if not re.search("^   ", part, re.MULTILINE)]  # indented lines are code and tables
+    paragraphs = [
+        " ".join(part.split())
+        for text in topics.values()
+        for part in re.split(r"\n\s*\n", text)
+        if not re.search("^   ", part, re.MULTILINE)
+    ]  # indented lines are code and tables
     sentences = [s for paragraph in paragraphs for s in re.split(r"(?<=[.?!]) ", paragraph)]
     return [s for s in sentences if 4 <= len(s.split()) <= 60 and s[0].isupper() and s[-1] in ".?!"]

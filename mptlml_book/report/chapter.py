@@ -18,14 +18,27 @@ from . import records
 from .claims import ClaimError, claims, data_sets
 from .figures import use_style
 
-MOST_MEGABYTES = 1600  # a Binder session has 2048, for the notebook's server and the pages of libraries too
+MOST_MEGABYTES = (
+    1600  # a Binder session has 2048, for the notebook's server and the pages of libraries too
+)
 LIBRARIES = (
-    "torch", "torchvision", "numpy", "scipy", "scikit-learn", "pandas", "matplotlib", "transformers", "datasets")
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "pandas",
+    "matplotlib",
+    "transformers",
+    "datasets",
+)
 
 
 def start(chapter: str) -> None:
     """Begin a chapter: one plot style, SVG figures, the clock."""
-    vars(records.running).update(name=chapter, began=time.perf_counter(), records=[], pictures=0, other=False)
+    vars(records.running).update(
+        name=chapter, began=time.perf_counter(), records=[], pictures=0, other=False
+    )
     use_style(chapter)
 
 
@@ -40,7 +53,9 @@ def data_used(data: Any) -> None:
     record = {"source": data.source, "size": data.size, "digest": data.digest, "note": data.note}
     if {"kind": "data", **record} not in records.running.records:
         note = f" (a default: {data.note})" if data.note else ""
-        records.emit("data", f"data: {data.source}, {data.size}, digest {data.digest}{note}", **record)
+        records.emit(
+            "data", f"data: {data.source}, {data.size}, digest {data.digest}{note}", **record
+        )
         records.running.other |= data.digest not in data_sets(records.running.name)
 
 
@@ -72,16 +87,24 @@ def closing() -> None:
     made = {record["id"]: record for record in chapter.records if record["kind"] == "claim"}
     listed = {id for id, entry in claims().items() if entry["chapter"] == chapter.name}
     if listed != set(made):
-        raise ClaimError(f"{chapter.name}: claims listed but not checked {sorted(listed - set(made))}, "
-                         f"checked but listed elsewhere {sorted(set(made) - listed)}")
+        raise ClaimError(
+            f"{chapter.name}: claims listed but not checked {sorted(listed - set(made))}, "
+            f"checked but listed elsewhere {sorted(set(made) - listed)}"
+        )
     seconds = time.perf_counter() - chapter.began
     megabytes = _megabytes()
     if megabytes > MOST_MEGABYTES and os.environ.get("CI"):
         raise MemoryError(f"{chapter.name} took {megabytes:.0f} MB, more than {MOST_MEGABYTES} MB")
     records.glue(f"{chapter.name}-seconds", seconds)
     count = sum(record.keys().isdisjoint({"reason", "other"}) for record in made.values())
-    records.emit("cost", f"{count} of {len(listed)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
-                 chapter=chapter.name, seconds=seconds, megabytes=megabytes, **_setting())
+    records.emit(
+        "cost",
+        f"{count} of {len(listed)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
+        chapter=chapter.name,
+        seconds=seconds,
+        megabytes=megabytes,
+        **_setting(),
+    )
 
 
 def _megabytes() -> float:
@@ -89,7 +112,9 @@ def _megabytes() -> float:
 
     The system can take these back, and two installations of the same libraries differ by hundreds of megabytes in them.
     """
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform == "darwin" else 10)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (
+        20 if sys.platform == "darwin" else 10
+    )
     status = Path("/proc/self/status")  # of Linux, which counts in kilobytes; macOS counts in bytes
     lines = status.read_text(encoding="utf-8").splitlines() if status.exists() else []
     return peak - sum(int(line.split()[1]) for line in lines if line.startswith("RssFile:")) / 1024
@@ -99,8 +124,14 @@ def _setting() -> dict[str, dict[str, Any]]:
     """Versions and machine, without names of machines or persons and without paths."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
-        with suppress(metadata.PackageNotFoundError):  # most chapters do not need the text libraries
+        with suppress(
+            metadata.PackageNotFoundError
+        ):  # most chapters do not need the text libraries
             versions[name] = metadata.version(name)
-    machine = {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count(),
-               "gpu": torch.cuda.is_initialized()}
+    machine = {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+        "gpu": torch.cuda.is_initialized(),
+    }
     return {"versions": versions, "machine": machine}

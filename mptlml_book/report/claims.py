@@ -18,9 +18,24 @@ from .records import emit
 
 NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact")  # origin of a band; the scorecard says what each word means
-RUNS = {"here": "", "both": "against a stored run", "stored": "stored run"}  # origin of a value, and its words
-VERDICTS = ("reproduced", "partly", "not reproduced", "misprint", "scripts differ", "new", NOT_RUN, OTHER_DATA)
-PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")  # units of pure numbers
+RUNS = {
+    "here": "",
+    "both": "against a stored run",
+    "stored": "stored run",
+}  # origin of a value, and its words
+VERDICTS = (
+    "reproduced",
+    "partly",
+    "not reproduced",
+    "misprint",
+    "scripts differ",
+    "new",
+    NOT_RUN,
+    OTHER_DATA,
+)
+PURE = re.compile(
+    r"ratio|relative|power|probability|(rank )?correlation|share|unit of"
+)  # units of pure numbers
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
 
@@ -34,8 +49,10 @@ def book_folder() -> Path:
     for root in (here, *here.parents, Path(__file__).parents[2]):
         if (root / "book" / "claims.yml").is_file():
             return root / "book"
-    raise FileNotFoundError(f"no book/claims.yml in {here}, above it, or beside the package: run this in a copy of the "
-                            "book's repository, which holds the claims and the stored results")
+    raise FileNotFoundError(
+        f"no book/claims.yml in {here}, above it, or beside the package: run this in a copy of the "
+        "book's repository, which holds the claims and the stored results"
+    )
 
 
 def stored(name: str) -> Path:
@@ -56,7 +73,9 @@ def file_digest(path: Path) -> str:
 @cache
 def data_sets(chapter: str) -> dict[str, str]:
     """For which data the bands of a chapter were set: {digest: words}, from book/data_sets.yml."""
-    sets: dict[str, dict[str, str]] = yaml.safe_load((book_folder() / "data_sets.yml").read_text(encoding="utf-8"))
+    sets: dict[str, dict[str, str]] = yaml.safe_load(
+        (book_folder() / "data_sets.yml").read_text(encoding="utf-8")
+    )
     return sets.get(chapter, {})
 
 
@@ -71,8 +90,15 @@ def claims(path: Path | None = None) -> dict[str, Fields]:
     return {entry["id"]: entry for entry in yaml.safe_load(path.read_text(encoding="utf-8"))}
 
 
-def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *, spread: SupportsFloat | None = None,
-          seeds: int | None = None, cases: int | None = None) -> None:
+def claim(
+    id: str,
+    value: SupportsFloat,
+    stderr: SupportsFloat | None = None,
+    *,
+    spread: SupportsFloat | None = None,
+    seeds: int | None = None,
+    cases: int | None = None,
+) -> None:
     """Check a measured value against the claim's band, and emit it.
 
     On data other than those for which the bands of the chapter were set, a claim that is "exact" or says `data: any` is
@@ -97,12 +123,19 @@ def claim(id: str, value: SupportsFloat, stderr: SupportsFloat | None = None, *,
     anywhere = entry["kind"] == "exact" or entry.get("data") == "any" or "run" in entry and inside
     if records.running.other and not anywhere:
         words = "; ".join(data_sets(records.running.name).values())
-        emit("claim", f"claim {id}: {text} on other data", **record, other=f"the band was set for {words}")
+        emit(
+            "claim",
+            f"claim {id}: {text} on other data",
+            **record,
+            other=f"the band was set for {words}",
+        )
     elif inside:
         emit("claim", f"claim {id}: {text}, in its band {low:g} to {high:g}", **record)
     else:
-        raise ClaimError(f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
-                         f"({entry['why']})")
+        raise ClaimError(
+            f"{id}: {statement(entry, record)} Measured {text}, the band is [{low}, {high}] "
+            f"({entry['why']})"
+        )
 
 
 def not_run(id: str, reason: str) -> None:
@@ -129,7 +162,9 @@ def with_unit(text: str, unit: str | None) -> str:
 def value_text(entry: Fields, record: Fields) -> str:
     """The value and its error as pages write them, "2.06 ± 0.01"; a dash where the claim was not run."""
     numbers = [record.get(name) for name in ("value", "stderr", "spread")]
-    return " ± ".join(number(found, entry["format"]) for found in numbers if found is not None) or "–"
+    return (
+        " ± ".join(number(found, entry["format"]) for found in numbers if found is not None) or "–"
+    )
 
 
 def band_text(entry: Fields) -> str:
@@ -161,7 +196,9 @@ def how(entry: Fields, record: Fields) -> str:
         return record["reason"]
     for name in ("seeds", "cases"):
         if (record[name] is not None) != (f"{{{name}}}" in entry["how"]):
-            raise ValueError(f"{entry['id']}: {name} = {record[name]}, but its `how` in claims.yml is {entry['how']!r}")
+            raise ValueError(
+                f"{entry['id']}: {name} = {record[name]}, but its `how` in claims.yml is {entry['how']!r}"
+            )
     counts = {name: f"{record[name]:,}" for name in ("seeds", "cases") if record[name]}
     other = f"; other data: {record['other']}" if "other" in record else ""
     return " ".join(entry["how"].split()).format(**counts) + other

@@ -24,7 +24,9 @@ NAMED = "application/papermill.record/"  # in front of a MIME type: a named valu
 
 # The chapter that this kernel runs, the time of its start, its records, the number of its pictures, and whether it read
 # other data than those for which its bands were set.
-running = SimpleNamespace(name="notebook", began=time.perf_counter(), records=[], pictures=0, other=False)
+running = SimpleNamespace(
+    name="notebook", began=time.perf_counter(), records=[], pictures=0, other=False
+)
 
 
 def emit(kind: str, text: str, **fields: Any) -> None:
@@ -37,14 +39,20 @@ def emit(kind: str, text: str, **fields: Any) -> None:
 
 def plain(value: Any, rounded: Callable[[float], float]) -> Any:
     """Nested dictionaries, sequences, arrays and tensors as JSON values, floats rounded; NaN and infinity stay."""
-    text = json.dumps(value, default=lambda part: part.tolist() if hasattr(part, "tolist") else list(part))
+    text = json.dumps(
+        value, default=lambda part: part.tolist() if hasattr(part, "tolist") else list(part)
+    )
     return json.loads(text, parse_float=lambda number: rounded(float(number)))
 
 
 def glue(name: str, value: Any) -> None:
     """Keep a number or a string under `name`, for {glue:text} on any page; tensors and numpy scalars become numbers."""
     text = repr(value.item() if hasattr(value, "item") else value)
-    display({NAMED + "text/plain": text}, raw=True, metadata={"scrapbook": {"name": name, "mime_prefix": NAMED}})
+    display(
+        {NAMED + "text/plain": text},
+        raw=True,
+        metadata={"scrapbook": {"name": name, "mime_prefix": NAMED}},
+    )
 
 
 def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
@@ -58,5 +66,8 @@ def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     if len({len(column) for column in values.values()}) != 1:
         raise ValueError(f"{key}: columns must have one value per row and equal lengths")
     # Pairs keep the order of the columns: a notebook file would sort the keys of a dictionary.
-    pairs = [[name, [None if value != value else value for value in column]] for name, column in values.items()]
+    pairs = [
+        [name, [None if value != value else value for value in column]]
+        for name, column in values.items()
+    ]
     emit("columns", f"numbers of {key}: {len(pairs[0][1])} rows", key=key, columns=pairs)

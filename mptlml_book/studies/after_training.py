@@ -24,10 +24,21 @@ from mptlml.training import fit
 from .known_language import BATCH, NOUNS, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4
-SHORT_STAY, TYPING = 0.8, 0.10  # topics of 5 words, not 30; share of words that are replaced by any of the 24
+SHORT_STAY, TYPING = (
+    0.8,
+    0.10,
+)  # topics of 5 words, not 30; share of words that are replaced by any of the 24
 DOMAINS = "home", "short topics", "nouns renamed", "typing noise", "new topic"
-LABELLED = {8: 16, 32: 8, 128: 4, 512: 1}  # labelled sentences: how many such sets are drawn from all 512
-NUM_TEST, NUM_WRITTEN = 256, 16  # sentences on which a network is held against exact answers; those it writes
+LABELLED = {
+    8: 16,
+    32: 8,
+    128: 4,
+    512: 1,
+}  # labelled sentences: how many such sets are drawn from all 512
+NUM_TEST, NUM_WRITTEN = (
+    256,
+    16,
+)  # sentences on which a network is held against exact answers; those it writes
 AT = 1, 2, 5, 9, 13, 17, 21, 25, 29, 31, 32  # mask sizes of the area
 NUM_READ = 512  # sentences from which a network is read before its use
 TUNING_NUMBERS, TUNING_STEPS, TUNING_RATE = (32, 512), 20, 1e-3
@@ -36,17 +47,19 @@ TUNING_NUMBERS, TUNING_STEPS, TUNING_RATE = (32, 512), 20, 1e-3
 def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
     """The language of one of DOMAINS, exactly.
 
-        home           the language of the training
-        short topics   the next word has the same topic with probability 0.8, not 0.97
-        nouns renamed  each noun is called by the noun of the same rank in the next topic
-        typing noise   a tenth of the words is replaced by words drawn from the vocabulary
-        new topic      a fourth topic, as frequent as the others, whose nouns and verbs are known from different topics
+    home           the language of the training
+    short topics   the next word has the same topic with probability 0.8, not 0.97
+    nouns renamed  each noun is called by the noun of the same rank in the next topic
+    typing noise   a tenth of the words is replaced by words drawn from the vocabulary
+    new topic      a fourth topic, as frequent as the others, whose nouns and verbs are known from different topics
     """
     home = language(num_tokens)
     if name == "home":
         return home
     transition, emission = home.transition, home.emission
-    phase = transition[:PHASES].unflatten(1, (-1, PHASES)).sum(1)  # [from, to], the same in every topic
+    phase = (
+        transition[:PHASES].unflatten(1, (-1, PHASES)).sum(1)
+    )  # [from, to], the same in every topic
     if name == "short topics":
         transition = torch.kron(_stay(3, SHORT_STAY), phase)
     if name == "nouns renamed":
@@ -58,7 +71,9 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
         transition = torch.kron(_stay(4, STAY), phase)
         emission = torch.cat([emission, _fourth_topic(emission)])
     states = len(emission)
-    return HiddenMarkovModel(torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens)
+    return HiddenMarkovModel(
+        torch.full((states,), 1 / states, dtype=emission.dtype), transition, emission, num_tokens
+    )
 
 
 def _stay(num_topics: int, stay: float) -> Tensor:
@@ -108,7 +123,10 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     FloatingPointError: no convergence in 100 steps.
     """
     inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
-    height, slope = partial(_log_density, inputs, target), partial(_slope_and_precision, inputs, target)
+    height, slope = (
+        partial(_log_density, inputs, target),
+        partial(_slope_and_precision, inputs, target),
+    )
     start = inputs.new_zeros(len(inputs), inputs.shape[-1] * num_classes)
     weight = climb(height, slope, start, num_steps=100, tolerance=1e-4, slack=8)
     if (left := slope(weight)[0].abs().max()) > 1e-6:
@@ -138,8 +156,9 @@ def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
     return (torch.special.entr(posterior).neg() - posterior * log_answer).sum(-1).mean(-1)
 
 
-def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *, generator: Generator
-              ) -> tuple[MaskedTransformer, Tensor]:
+def fine_tune(
+    net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *, generator: Generator
+) -> tuple[MaskedTransformer, Tensor]:
     """A copy of the network and of a probe's `head` [width + 1, classes], trained on labelled rows x [n, D].
 
     20 steps of Adam on batches of 32, with a rate that falls from 1e-3 to zero along a half cosine.
@@ -150,8 +169,14 @@ def fine_tune(net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *
         chosen = draws.randperm(len(x), None, generator)[:BATCH]
         return -cross_entropy(with_constant(middle_states(net, x[chosen])) @ weight, labels[chosen])
 
-    fit(score, [*net.parameters(), weight], num_steps=TUNING_STEPS, learning_rate=TUNING_RATE, decay_steps=TUNING_STEPS,
-        name="fine-tuning")
+    fit(
+        score,
+        [*net.parameters(), weight],
+        num_steps=TUNING_STEPS,
+        learning_rate=TUNING_RATE,
+        decay_steps=TUNING_STEPS,
+        name="fine-tuning",
+    )
     return net, weight.detach()
 
 
@@ -168,24 +193,38 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
     found: dict[str, float] = {}
     for number, name in enumerate(DOMAINS):
         truth, generator = domain(name, net.num_tokens), draws.seeded(seed, 3, number)
-        test, x = truth.sample(max(LABELLED) + NUM_TEST, generator=generator).tensor_split([NUM_TEST])
+        test, x = truth.sample(max(LABELLED) + NUM_TEST, generator=generator).tensor_split(
+            [NUM_TEST]
+        )
         posterior, shortfall = topic_posterior(truth, test), Shortfall(net, truth)
         labels = draws.multinomial(topic_posterior(truth, x), 1, generator)[:, 0]
         with torch.no_grad():
-            one = score_curve(shortfall, test, (1,), share_masks=False, generator=generator).mean[0] * net.num_tokens
-            written = chain_rule(shortfall, test[:NUM_WRITTEN], torch.arange(net.num_tokens).flip(-1)[None])
+            one = (
+                score_curve(shortfall, test, (1,), share_masks=False, generator=generator).mean[0]
+                * net.num_tokens
+            )
+            written = chain_rule(
+                shortfall, test[:NUM_WRITTEN], torch.arange(net.num_tokens).flip(-1)[None]
+            )
             inputs, read = (middle_states(net, rows).double() for rows in (x, test))
         found |= {f"fill, {name}": -float(one), f"write, {name}": -float(written.sum(-1).mean())}
         for count, sets in LABELLED.items():
             some = slice(0, count * sets)
-            heads = probe(inputs[some].unflatten(0, (sets, count)), labels[some].unflatten(0, (sets, count)),
-                          posterior.shape[-1])
+            heads = probe(
+                inputs[some].unflatten(0, (sets, count)),
+                labels[some].unflatten(0, (sets, count)),
+                posterior.shape[-1],
+            )
             answer = (with_constant(read) @ heads).log_softmax(-1)  # [sets, NUM_TEST, topics]
             found[f"probe {count}, {name}"] = float(regret(posterior, answer).mean())
             if tuned and name == "home" and count in TUNING_NUMBERS:
-                other, head = fine_tune(net, x[:count], labels[:count], heads[0], generator=generator)
+                other, head = fine_tune(
+                    net, x[:count], labels[:count], heads[0], generator=generator
+                )
                 with torch.no_grad():
-                    answer = (with_constant(middle_states(other, test)) @ head).double().log_softmax(-1)
+                    answer = (
+                        (with_constant(middle_states(other, test)) @ head).double().log_softmax(-1)
+                    )
                 found[f"tune {count}, {name}"] = float(regret(posterior, answer))
     return found
 
@@ -212,5 +251,9 @@ def best_possible(name: str, *, seed: int, num_rows: int = 4096) -> dict[str, fl
     truth = domain(name)
     posterior = topic_posterior(truth, truth.sample(num_rows, generator=draws.seeded(seed, 4)))
     loss, right = torch.special.entr(posterior).sum(-1), posterior.amax(-1)
-    return {"log loss": float(loss.mean()), "log loss, error": float(loss.std() / num_rows**0.5),
-            "right": float(right.mean()), "right, error": float(right.std() / num_rows**0.5)}
+    return {
+        "log loss": float(loss.mean()),
+        "log loss, error": float(loss.std() / num_rows**0.5),
+        "right": float(right.mean()),
+        "right, error": float(right.std() / num_rows**0.5),
+    }

@@ -55,15 +55,25 @@ class EncoderApart(Recursive):
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         answer = super().conditional_log_prob(x, observed)
         bound = Importance(self.vae, self.generator, fill=self.fill).visible_elbo(x, observed)
-        return torch.where(observed, 0.0, answer + (bound - bound.detach())[..., None])  # adds a gradient, not a value
+        return torch.where(
+            observed, 0.0, answer + (bound - bound.detach())[..., None]
+        )  # adds a gradient, not a value
 
     def _encoded(self, x: Tensor) -> Tensor:
         return super()._encoded(x).detach()
 
 
-def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, noise: float | None = None,
-          stop: int | None = None, track: Mapping[str, Callable[[DeepVAE], Any]] | None = None,
-          track_every: int = 300) -> tuple[DeepVAE, History]:
+def train(
+    scheme: str,
+    rows: Tensor,
+    *,
+    seed: int,
+    num_steps: int = LONG_RUN,
+    noise: float | None = None,
+    stop: int | None = None,
+    track: Mapping[str, Callable[[DeepVAE], Any]] | None = None,
+    track_every: int = 300,
+) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed
@@ -75,9 +85,16 @@ def train(scheme: str, rows: Tensor, *, seed: int, num_steps: int = LONG_RUN, no
     if noise is not None:
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
     objective = _objective(scheme, vae, rows, Generator(rows.device).manual_seed(seed))
-    history = fit(objective, vae.parameters(), num_steps=num_steps if stop is None else stop,
-                  learning_rate=LEARNING_RATE, decay_steps=num_steps, name=f"{scheme}, seed {seed}",
-                  track_every=track_every, track={key: partial(measure, vae) for key, measure in (track or {}).items()})
+    history = fit(
+        objective,
+        vae.parameters(),
+        num_steps=num_steps if stop is None else stop,
+        learning_rate=LEARNING_RATE,
+        decay_steps=num_steps,
+        name=f"{scheme}, seed {seed}",
+        track_every=track_every,
+        track={key: partial(measure, vae) for key, measure in (track or {}).items()},
+    )
     return vae.requires_grad_(False), history
 
 
@@ -88,7 +105,9 @@ def images(name: str) -> tuple[Tensor, Tensor, tuple[Images, Images]]:
 
 
 @torch.no_grad()
-def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any) -> tuple[Tensor, Tensor]:
+def mean_lml(
+    vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any
+) -> tuple[Tensor, Tensor]:
     """Estimates of log p(x), nats per row [N], and effective sample sizes [N], for rows [N, D]; always the same draws.
 
     options: of `Importance`.
@@ -97,20 +116,30 @@ def mean_lml(vae: DeepVAE, rows: Tensor, num_samples: int = 200, **options: Any)
     return Importance(vae, generator, num_samples, **options).log_prob_and_size(rows)
 
 
-def _objective(scheme: str, vae: DeepVAE, rows: Tensor, generator: Generator) -> Callable[[], Tensor]:
+def _objective(
+    scheme: str, vae: DeepVAE, rows: Tensor, generator: Generator
+) -> Callable[[], Tensor]:
     """The objective, nats per row: each call takes a fresh batch, and a mask for each of its rows."""
+
     def batch() -> Tensor:
         return rows[randperm(len(rows), rows, generator)[:BATCH]]
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
-    own_encoder, options = "own encoder" in scheme, {"fill": rows.mean(0)} | VARIANTS.get(scheme, {})
+    own_encoder, options = (
+        "own encoder" in scheme,
+        {"fill": rows.mean(0)} | VARIANTS.get(scheme, {}),
+    )
     model: Importance | Recursive
     if "weighted" in scheme:
         model = Importance(vae, generator, NUM_DRAWS, "encoder", own_encoder=own_encoder, **options)
     else:
         model = (EncoderApart if own_encoder else Recursive)(vae, generator, **options)
     if "uniform" in scheme:
-        return lambda: objectives.uniform_size(model, batch(), share_masks=False, generator=generator)
+        return lambda: objectives.uniform_size(
+            model, batch(), share_masks=False, generator=generator
+        )
     size = round(SHARE * vae.num_tokens)
-    return lambda: objectives.fixed_size(model, batch(), size, share_masks=False, generator=generator)
+    return lambda: objectives.fixed_size(
+        model, batch(), size, share_masks=False, generator=generator
+    )

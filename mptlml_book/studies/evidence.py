@@ -104,7 +104,7 @@ def regression(degree: int, width: float | None = WIDTH, log2_nodes: int = 13) -
     uniform = qmc.Sobol(degree + 1 + own_width, seed=0).random_base2(log2_nodes)
     normal = norm.ppf(uniform)  # [nodes, d + 1 (+ 1)]
     widths = WIDTH * 2 ** normal[:, -1:] if own_width else width
-    coefficients = widths * normal[:, :degree + 1]
+    coefficients = widths * normal[:, : degree + 1]
     probs = expit(coefficients @ design(degree).T)  # [nodes, N]
     weights = torch.full((len(probs),), 1 / len(probs), dtype=torch.float64)
     return BernoulliMixture(weights, torch.from_numpy(probs))
@@ -155,7 +155,9 @@ def train(
     observations without an order.
     """
     generator = torch.Generator().manual_seed(seed)
-    net = MaskedTransformer(model.num_tokens, 2, width=width, distance=distance, generator=generator)
+    net = MaskedTransformer(
+        model.num_tokens, 2, width=width, distance=distance, generator=generator
+    )
 
     def objective() -> Tensor:
         rows = model.sample(BATCH, generator=generator).long()
@@ -166,10 +168,20 @@ def train(
     return net, _fit(objective, net, num_steps, learning_rate)
 
 
-def _fit(objective: Callable[[], Tensor], net: MaskedTransformer, num_steps: int, learning_rate: float) -> History:
+def _fit(
+    objective: Callable[[], Tensor], net: MaskedTransformer, num_steps: int, learning_rate: float
+) -> History:
     weights = [weight for weight in net.parameters() if weight.requires_grad]
-    return fit(objective, weights, num_steps=num_steps, learning_rate=learning_rate, decay_steps=num_steps,
-               warm_up=WARM_UP, track_every=num_steps, name="evidence")
+    return fit(
+        objective,
+        weights,
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        decay_steps=num_steps,
+        warm_up=WARM_UP,
+        track_every=num_steps,
+        name="evidence",
+    )
 
 
 class Told:
@@ -183,7 +195,9 @@ class Told:
         x, observed = torch.broadcast_tensors(x, observed)
         said = x.new_full((*x.shape[:-1], 1), 2 + self.which)
         seen = observed.new_ones(said.shape)
-        answer = self.net.conditional_log_prob(torch.cat([said, x], -1), torch.cat([seen, observed], -1))
+        answer = self.net.conditional_log_prob(
+            torch.cat([said, x], -1), torch.cat([seen, observed], -1)
+        )
         return answer[..., 1:]
 
 
@@ -208,8 +222,12 @@ def unlike(num_rows: int, *, generator: Generator) -> dict[str, Tensor]:
     blocks = (place * 5 // NUM_OBSERVATIONS).remainder(2).bool()
     first = torch.randint(4, 20, (num_rows, 1), generator=generator)
     return {
-        "a parabola four times as steep": regression(2, 4 * WIDTH).sample(num_rows, generator=generator),
-        "degree 4, four times as steep": regression(4, 4 * WIDTH).sample(num_rows, generator=generator),
+        "a parabola four times as steep": regression(2, 4 * WIDTH).sample(
+            num_rows, generator=generator
+        ),
+        "degree 4, four times as steep": regression(4, 4 * WIDTH).sample(
+            num_rows, generator=generator
+        ),
         "five blocks, 5% noise": (blocks ^ noise).double(),
         "a clean step": (place >= first).double(),
     }
@@ -228,7 +246,7 @@ def by_count(net: MaskedTransformer) -> np.ndarray:
         rows = (place < torch.arange(r + 1)[:, None]).long()  # the first k flips are heads
         rows[:, -1] = 1
         answer = net.conditional_log_prob(rows, place < seen[r])[:, -1]
-        chance[r, :r + 1] = answer.exp().detach().numpy()
+        chance[r, : r + 1] = answer.exp().detach().numpy()
     return chance
 
 
@@ -251,7 +269,7 @@ def curve_of_count(chance: np.ndarray, heads: int) -> np.ndarray:
 
 def coins_by_count(model: Coins) -> np.ndarray:
     """The same table for the exact model: (a + k) / (a + b + r)."""
-    r, k = np.ogrid[:model.num_tokens, :model.num_tokens]
+    r, k = np.ogrid[: model.num_tokens, : model.num_tokens]
     return np.where(k <= r, (model.heads + k) / (model.heads + model.tails + r), np.nan)
 
 

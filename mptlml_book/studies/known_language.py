@@ -27,7 +27,10 @@ VERBS = (("drifts", "dives", "rows"), ("stirs", "simmers", "hisses"), ("blooms",
 WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v is WORDS[v], V = 24
 
 STAY = 0.97  # probability that the next word has the same topic, so a topic lasts about 30 words
-ADVANCE, HOLD = 0.85, 0.10  # probabilities of the next phase and of the same one; otherwise any of the four
+ADVANCE, HOLD = (
+    0.85,
+    0.10,
+)  # probabilities of the next phase and of the same one; otherwise any of the four
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
@@ -48,7 +51,9 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
     return mean_score(model, x, observed, (sizes * probs[sizes - 1])[None]).mean()
 
 
-def hide_more(model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, generator: Generator) -> Tensor:
+def hide_more(
+    model: ConditionalModel, x: Tensor, hidden: int, scored: int, *, generator: Generator
+) -> Tensor:
     """D times the mean score of `scored` tokens of each row x [N, D], among `hidden` ones. Nats per row."""
     rank = random_orders(model.num_tokens, len(x), generator=generator)
     answer = ask(model, x, rank >= hidden)
@@ -68,21 +73,28 @@ def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Gene
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / size
 
 
-def smoothed(model: VocabularyModel, x: Tensor, size: int, *, smoothing: float = 0.1, generator: Generator) -> Tensor:
+def smoothed(
+    model: VocabularyModel, x: Tensor, size: int, *, smoothing: float = 0.1, generator: Generator
+) -> Tensor:
     """D times the mean of `size` hidden tokens of each row x [N, D], with smoothed labels. Nats per row.
 
     A share `smoothing` of each label is spread evenly over all words.
     """
     hidden = random_orders(model.num_tokens, len(x), generator=generator) < size
     answer = model.vocabulary_log_prob(x, ~hidden)
-    label = (1 - smoothing) * answer.gather(-1, x.long()[..., None])[..., 0] + smoothing * answer.mean(-1)
+    label = (1 - smoothing) * answer.gather(-1, x.long()[..., None])[
+        ..., 0
+    ] + smoothing * answer.mean(-1)
     return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
 
 
-def _by_share(objective: Callable[..., Tensor], *shares: float, **options: Any) -> Callable[..., Tensor]:
+def _by_share(
+    objective: Callable[..., Tensor], *shares: float, **options: Any
+) -> Callable[..., Tensor]:
     """The objective with its counts of tokens as shares of all: of 32 tokens, 15% are 5 and 40% are 13."""
     return lambda net, x, *, generator: objective(
-        net, x, *(round(share * net.num_tokens) for share in shares), generator=generator, **options)
+        net, x, *(round(share * net.num_tokens) for share in shares), generator=generator, **options
+    )
 
 
 # The tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
@@ -95,8 +107,11 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
 }
 HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
 RECIPES = "half left, half random", "smoothed labels"  # beside a fixed 15% and 80/10/10
-OBJECTIVES = SCHEMES | {HIDE_MORE: _by_share(hide_more, 0.4, 0.15),
-                        RECIPES[0]: _by_share(half_random, 0.15), RECIPES[1]: _by_share(smoothed, 0.15)}
+OBJECTIVES = SCHEMES | {
+    HIDE_MORE: _by_share(hide_more, 0.4, 0.15),
+    RECIPES[0]: _by_share(half_random, 0.15),
+    RECIPES[1]: _by_share(smoothed, 0.15),
+}
 
 
 def language(num_tokens: int = 32) -> HiddenMarkovModel:
@@ -113,8 +128,12 @@ def language(num_tokens: int = 32) -> HiddenMarkovModel:
         words = (ARTICLES, NOUNS[state // 4], VERBS[state // 4], CONNECTIVES)[state % 4]
         for word, weight in zip(words, zipf / zipf.sum(), strict=True):
             emission[state, WORDS.index(word)] += (1 - NOISE) * weight
-    return HiddenMarkovModel(torch.full((12,), 1 / 12, dtype=torch.float64), torch.kron(topic, phase), emission,
-                             num_tokens)
+    return HiddenMarkovModel(
+        torch.full((12,), 1 / 12, dtype=torch.float64),
+        torch.kron(topic, phase),
+        emission,
+        num_tokens,
+    )
 
 
 def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
@@ -122,8 +141,15 @@ def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), width)
 
 
-def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rate: float = LEARNING_RATE,
-             num_tokens: int = 32, **shape: Any) -> tuple[MaskedTransformer, History]:
+def pretrain(
+    scheme: str,
+    *,
+    seed: int,
+    num_steps: int = NUM_STEPS,
+    learning_rate: float = LEARNING_RATE,
+    num_tokens: int = 32,
+    **shape: Any,
+) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
     Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
@@ -135,8 +161,9 @@ def pretrain(scheme: str, *, seed: int, num_steps: int = NUM_STEPS, learning_rat
     return net, _train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
 
 
-def carry_on(net: MaskedTransformer, scheme: str, *, seed: int, num_steps: int,
-             learning_rate: float) -> MaskedTransformer:
+def carry_on(
+    net: MaskedTransformer, scheme: str, *, seed: int, num_steps: int, learning_rate: float
+) -> MaskedTransformer:
     """A copy of the network, trained for `num_steps` more by one of OBJECTIVES, on rows of its own.
 
     The rate warms up over a sixth of these steps and falls to zero again.
@@ -147,17 +174,32 @@ def carry_on(net: MaskedTransformer, scheme: str, *, seed: int, num_steps: int,
     return net
 
 
-def _train_on(rows: Tensor, net: MaskedTransformer, scheme: str, generator: Generator, learning_rate: float,
-              warm_up: int) -> History:
+def _train_on(
+    rows: Tensor,
+    net: MaskedTransformer,
+    scheme: str,
+    generator: Generator,
+    learning_rate: float,
+    warm_up: int,
+) -> History:
     """The network trained on rows [N, D], one batch after the other and each row once: the History."""
     rest, steps = iter(rows.split(BATCH)), len(rows) // BATCH
-    return fit(lambda: OBJECTIVES[scheme](net, next(rest), generator=generator), net.parameters(), num_steps=steps,
-               learning_rate=learning_rate, decay_steps=steps, warm_up=warm_up, track_every=steps, name=scheme)
+    return fit(
+        lambda: OBJECTIVES[scheme](net, next(rest), generator=generator),
+        net.parameters(),
+        num_steps=steps,
+        learning_rate=learning_rate,
+        decay_steps=steps,
+        warm_up=warm_up,
+        track_every=steps,
+        name=scheme,
+    )
 
 
 @torch.no_grad()
-def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128,
-                 num_orders: int = 16) -> dict[str, Any]:
+def read_network(
+    net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16
+) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
     Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds include theirs.
@@ -181,18 +223,28 @@ def read_network(net: VocabularyModel, scheme: str, *, seed: int, num_rows: int 
     single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
-    ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])  # the last: left to right
+    ends = torch.stack(
+        [torch.arange(length), torch.arange(length - 1, -1, -1)]
+    )  # the last: left to right
     own = OBJECTIVES[scheme](judged, x, generator=generator)
     written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
-    found = {"gap": curve.area().mean, **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
-             "own": float(own), "left to right": float(written.mean()), "curve": curve.mean.tolist()}
+    found = {
+        "gap": curve.area().mean,
+        **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
+        "own": float(own),
+        "left to right": float(written.mean()),
+        "curve": curve.mean.tolist(),
+    }
     if num_orders:
-        orders, some = random_orders(length, num_orders, generator=generator), x[:num_rows // 8]
+        orders, some = random_orders(length, num_orders, generator=generator), x[: num_rows // 8]
         log_prob = chain_rule(net, some, orders).double().sum(-1)  # [orders, rows]
         below = chain_rule(shortfall, some, torch.cat([orders, ends])).sum(-1)
         first, second = (half.mean(1) for half in below.tensor_split(2, 1))  # [orders]
-        found |= {"best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
-                  "mixture": float(order_gap(log_prob).mean()), "spread": float(log_prob.std(0).mean())}
+        found |= {
+            "best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
+            "mixture": float(order_gap(log_prob).mean()),
+            "spread": float(log_prob.std(0).mean()),
+        }
     return found
 
 
@@ -207,5 +259,8 @@ def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> d
     hidden = torch.zeros(net.num_tokens, dtype=torch.bool)
     answer = net.vocabulary_log_prob(x[:1], hidden)[0].double()  # the same for all rows
     gets = answer[torch.arange(net.num_tokens), x.long()].mean()
-    return {"expects": float((answer.exp() * answer).sum(-1).mean()), "gets": float(gets),
-            "exact": float(truth.conditional_log_prob(x, hidden).mean())}
+    return {
+        "expects": float((answer.exp() * answer).sum(-1).mean()),
+        "gets": float(gets),
+        "exact": float(truth.conditional_log_prob(x, hidden).mean()),
+    }

@@ -30,7 +30,11 @@ from ..data.images import train_and_held_out
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo")
-MASKS, RATE, RADIUS = 20, 1.2, 4.5  # masks per batch; rate of the natural gradient; of the disc of nodes
+MASKS, RATE, RADIUS = (
+    20,
+    1.2,
+    4.5,
+)  # masks per batch; rate of the natural gradient; of the disc of nodes
 ELBO_RATE = 0.2  # of Adam
 PASSES = 25  # over the training rows, of the page's runs
 LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs
@@ -79,7 +83,9 @@ def scripts_rule(per_axis: int = 4) -> Rule:
     """
     axis = torch.linspace(-5, 5, per_axis, dtype=torch.float64)
     nodes = torch.cartesian_prod(axis, axis)
-    return Rule(nodes, 2 * math.log(10 / per_axis) - math.log(2 * math.pi) - 0.5 * nodes.square().sum(-1))
+    return Rule(
+        nodes, 2 * math.log(10 / per_axis) - math.log(2 * math.pi) - 0.5 * nodes.square().sum(-1)
+    )
 
 
 @dataclass(eq=False)
@@ -98,12 +104,18 @@ class Encoder:
     def initial(cls, x: Tensor, num_latents: int, *, generator: Generator) -> "Encoder":
         """Small random weights for rows x [N, D]: q is close to the prior for every row."""
         weight = 0.3 * randn((2 * num_latents, x.shape[1]), x, generator)
-        return cls(weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0))
+        return cls(
+            weight.requires_grad_(), x.new_zeros(2 * num_latents).requires_grad_(), x.mean(0)
+        )
 
     def elbo(self, weight: Tensor, bias: Tensor, x: Tensor, *, generator: Generator) -> Tensor:
         """E_q[log p(x | z)] - KL(q || p), one draw of z per row, nats [N]; on average at most log p(x)."""
-        mean, log_variance = ((x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias).chunk(2, -1)
-        logits = (mean + randn(mean.shape, mean, generator) * (0.5 * log_variance).exp()) @ weight.T + bias
+        mean, log_variance = (
+            (x - self.centre) @ self.weight.T / math.sqrt(x.shape[-1]) + self.bias
+        ).chunk(2, -1)
+        logits = (
+            mean + randn(mean.shape, mean, generator) * (0.5 * log_variance).exp()
+        ) @ weight.T + bias
         fit = (x * logits - softplus(logits)).sum(-1)
         return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
@@ -130,7 +142,9 @@ def _diagonal_elbo(model: LinearVAE, x: Tensor, q: Tensor) -> Tensor:
     mean, log_deviation = q.unbind(1)
     logits = mean @ model.weight.T + model.bias
     deviation = ((2 * log_deviation).exp() @ model.weight.T.square() + 1e-30).sqrt()
-    normaliser = softplus(logits[..., None] + deviation[..., None] * points[:, 0]) @ log_weights.exp()
+    normaliser = (
+        softplus(logits[..., None] + deviation[..., None] * points[:, 0]) @ log_weights.exp()
+    )
     divergence = 0.5 * (mean.square() + (2 * log_deviation).exp() - 1 - 2 * log_deviation).sum(-1)
     return (x * logits - normaliser).sum(-1) - divergence
 
@@ -140,8 +154,11 @@ def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Ten
 
     The prior is round, so every R gives the same model; but independence depends on the axes.
     """
-    turned = [weight.double() @ torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]).double()
-              for a in np.radians(np.arange(0, 90, 2.5))]
+    turned = [
+        weight.double()
+        @ torch.tensor([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]).double()
+        for a in np.radians(np.arange(0, 90, 2.5))
+    ]
     x = images.train[::10].double()
     return max(turned, key=lambda w: best_diagonal_elbo(images.model(w, bias), x).mean().item())
 
@@ -166,7 +183,9 @@ class NaturalGradient(torch.optim.Optimizer):
     `fit(..., optimiser=NaturalGradient)`, which always maximises.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, maximize: bool, damping: float = 0.01) -> None:
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float, maximize: bool, damping: float = 0.01
+    ) -> None:
         super().__init__(parameters, dict(lr=lr, maximize=maximize, damping=damping))
 
     @torch.no_grad()
@@ -176,13 +195,17 @@ class NaturalGradient(torch.optim.Optimizer):
         weight, bias = group["params"]
         known = information(LinearVAE(weight, bias, disc_rule(0.5, 4.0)))
         slope = torch.cat([weight.grad, bias.grad[:, None]], -1)
-        move = group["lr"] * torch.linalg.solve(known + group["damping"] * torch.eye(3).to(known), slope)
+        move = group["lr"] * torch.linalg.solve(
+            known + group["damping"] * torch.eye(3).to(known), slope
+        )
         move *= (1 / move.norm(dim=-1, keepdim=True)).clamp(max=1)
         weight += move[:, :-1]
         bias += move[:, -1]
 
 
-def initial_parameters(x: Tensor, num_latents: int, *, generator: Generator) -> tuple[Tensor, Tensor]:
+def initial_parameters(
+    x: Tensor, num_latents: int, *, generator: Generator
+) -> tuple[Tensor, Tensor]:
     """The start of training: small random weights [D, K], and the bias [D] that gives each pixel its mean.
 
     Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias.
@@ -201,7 +224,9 @@ class Run(NamedTuple):
     history: History
 
 
-def sizes_and_weights(num_tokens: int, num_masks: int, generator: Generator) -> tuple[Tensor, Tensor]:
+def sizes_and_weights(
+    num_tokens: int, num_masks: int, generator: Generator
+) -> tuple[Tensor, Tensor]:
     """Mask sizes [P], small ones more often (about as 1/sqrt(m)), and the weights [P] that correct for it.
 
     The mean of weight times any function of the size is the plain mean of that function over the sizes 1 to
@@ -214,8 +239,13 @@ def sizes_and_weights(num_tokens: int, num_masks: int, generator: Generator) -> 
     return sizes.long(), 1 / (num_tokens * odds)
 
 
-def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, observed: Tensor,
-                     weights: Tensor | float = 1.0) -> Tensor:
+def masked_objective(
+    model: LinearVAE,
+    rows: Tensor,
+    images: BinaryImages,
+    observed: Tensor,
+    weights: Tensor | float = 1.0,
+) -> Tensor:
     """D times the weighted mean of S(x; m) over the masks [P, D], nats per row, a scalar.
 
     model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1. The numbers are those of
@@ -223,17 +253,32 @@ def masked_objective(model: LinearVAE, rows: Tensor, images: BinaryImages, obser
     """
     used, sizes = images.used.to(rows.device), (~observed).sum(-1).cpu()
     in_use, found = observed[:, used], []
-    for part, share, hidden in zip(rows, model.posterior(rows, in_use[:, None]), ~in_use, strict=True):
+    for part, share, hidden in zip(
+        rows, model.posterior(rows, in_use[:, None]), ~in_use, strict=True
+    ):
         logits = model.rule.nodes @ model.weight[hidden].T + model.bias[hidden]  # [Q, masked]
         found.append(mixed(share, logits, part[:, hidden]).log().sum(-1).mean())
     sums = torch.stack(found) + (~observed[:, ~used]).sum(-1) * images.black
-    return images.num_tokens * (sums * torch.as_tensor(weights / sizes.to(sums.dtype)).to(rows.device)).mean()
+    return (
+        images.num_tokens
+        * (sums * torch.as_tensor(weights / sizes.to(sums.dtype)).to(rows.device)).mean()
+    )
 
 
-def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, spacing: float = 0.4,
-          rate: float = RATE, begin: tuple[Tensor, Tensor] | None = None, stop: int | None = None,
-          track: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None, track_every: int = 5,
-          device: torch.device | str = "cpu") -> Run:
+def train(
+    objective: str,
+    images: BinaryImages,
+    *,
+    seed: int,
+    passes: int = 25,
+    spacing: float = 0.4,
+    rate: float = RATE,
+    begin: tuple[Tensor, Tensor] | None = None,
+    stop: int | None = None,
+    track: Mapping[str, Callable[[Tensor, Tensor], Any]] | None = None,
+    track_every: int = 5,
+    device: torch.device | str = "cpu",
+) -> Run:
     """Train by one of OBJECTIVES, from small random weights or from `begin` (weight, bias): a Run.
 
     "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to D, or with
@@ -253,7 +298,10 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
     options: dict[str, Any] = dict(learning_rate=rate, optimiser=NaturalGradient, warm_up=10)
     if objective == "elbo":
         encoder, a_pass = Encoder.initial(every, 2, generator=generator), 20
-        parameters, options = [*parameters, encoder.weight, encoder.bias], dict(learning_rate=ELBO_RATE)
+        parameters, options = (
+            [*parameters, encoder.weight, encoder.bias],
+            dict(learning_rate=ELBO_RATE),
+        )
     batch = len(every) // a_pass // MASKS * MASKS or MASKS
 
     def value() -> Tensor:
@@ -264,16 +312,27 @@ def train(objective: str, images: BinaryImages, *, seed: int, passes: int = 25, 
         return _objective(objective, model, rows, images, generator)
 
     num_steps = a_pass * (passes if stop is None else stop)
-    history = fit(value, parameters, num_steps=num_steps, decay_steps=a_pass * passes,
-                  track_every=a_pass * track_every, name=f"{objective}, seed {seed}",
-                  track={key: partial(_measured, measure, weight, bias)
-                         for key, measure in (track or {}).items()}, **options)
-    encoder = encoder and Encoder(*(p.detach().cpu() for p in (encoder.weight, encoder.bias, encoder.centre)))
+    history = fit(
+        value,
+        parameters,
+        num_steps=num_steps,
+        decay_steps=a_pass * passes,
+        track_every=a_pass * track_every,
+        name=f"{objective}, seed {seed}",
+        track={
+            key: partial(_measured, measure, weight, bias) for key, measure in (track or {}).items()
+        },
+        **options,
+    )
+    encoder = encoder and Encoder(
+        *(p.detach().cpu() for p in (encoder.weight, encoder.bias, encoder.centre))
+    )
     return Run(weight.detach().cpu(), bias.detach().cpu(), encoder, history)
 
 
-def _objective(objective: str, model: LinearVAE, rows: Tensor, images: BinaryImages,
-               generator: Generator) -> Tensor:
+def _objective(
+    objective: str, model: LinearVAE, rows: Tensor, images: BinaryImages, generator: Generator
+) -> Tensor:
     """One of the first three OBJECTIVES, nats per row, for rows [n, U] and a model of the pixels in use."""
     if objective == "exact":
         return model.log_prob(rows).mean() + images.constant
@@ -288,16 +347,28 @@ def _measured(measure: Callable[[Tensor, Tensor], Any], weight: Tensor, bias: Te
     return measure(weight.cpu(), bias.cpu())
 
 
-def short_run(objective: str, images: BinaryImages, *, seed: int, device: torch.device | str = "cpu") -> Run:
+def short_run(
+    objective: str, images: BinaryImages, *, seed: int, device: torch.device | str = "cpu"
+) -> Run:
     """`train` for PASSES; every five its history tracks "lml", nats per row, on a quick grid."""
+
     def lml(weight: Tensor, bias: Tensor) -> Tensor:
-        return LinearVAE(weight, bias, disc_rule(0.25, RADIUS)).log_prob(images.rows).mean() + images.constant
+        return (
+            LinearVAE(weight, bias, disc_rule(0.25, RADIUS)).log_prob(images.rows).mean()
+            + images.constant
+        )
 
     return train(objective, images, seed=seed, passes=PASSES, track={"lml": lml}, device=device)
 
 
-def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: float = 0.15,
-             num_steps: int = 500) -> tuple[Tensor, Tensor, int]:
+def maximise(
+    images: BinaryImages,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    spacing: float = 0.15,
+    num_steps: int = 500,
+) -> tuple[Tensor, Tensor, int]:
     """The exact LML's maximum near these weights, by L-BFGS in float64 on a fine grid: (weight, bias, steps).
 
     Nothing is drawn at random: the only errors are those of the grid and of the rule by which L-BFGS stops.
@@ -311,20 +382,30 @@ def maximise(images: BinaryImages, weight: Tensor, bias: Tensor, *, spacing: flo
     return theta[:, :2], theta[:, 2], steps
 
 
-def _highest(height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int) -> tuple[Tensor, int]:
+def _highest(
+    height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int
+) -> tuple[Tensor, int]:
     """The maximum of a sum of heights, by L-BFGS from the start: where it is, and the steps taken."""
+
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         x = torch.from_numpy(flat).view_as(start).requires_grad_()
         value = height(x).sum()
         [slope] = torch.autograd.grad(value, x)
         return -value.item(), -slope.flatten().numpy()
 
-    found = minimize(loss, start.flatten().numpy(), jac=True, method="L-BFGS-B",
-                     options=dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6))
+    found = minimize(
+        loss,
+        start.flatten().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options=dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6),
+    )
     return torch.from_numpy(found.x).view_as(start), found.nit
 
 
-def train_as_scripts(objective: str, images: BinaryImages, *, seed: int, grid: str = "4 × 4") -> tuple[Tensor, Tensor]:
+def train_as_scripts(
+    objective: str, images: BinaryImages, *, seed: int, grid: str = "4 × 4"
+) -> tuple[Tensor, Tensor]:
     """Weights [D, 2] and bias [D] of all pixels, trained as the authors' public scripts do, or on a better grid.
 
     objective, one of SCRIPTS: "exact", the LML; "joint", theirs, (D / M) log p(x_M) for one random 15% of the pixels at
@@ -351,7 +432,9 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int, grid: s
         if objective == "elbo":
             _, _, encode, log_variance = parameters
             mean = (x - bias) @ encode.T
-            logits = (mean + randn(mean.shape, x, generator) * (0.5 * log_variance).exp()) @ weight.T + bias
+            logits = (
+                mean + randn(mean.shape, x, generator) * (0.5 * log_variance).exp()
+            ) @ weight.T + bias
             divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
             return ((x * logits - softplus(logits)).sum(-1) - divergence).mean()
         model = LinearVAE(weight, bias, rule or disc_rule(0.4, RADIUS, generator=generator))
@@ -367,15 +450,27 @@ def train_as_scripts(objective: str, images: BinaryImages, *, seed: int, grid: s
         return D / size * mixed(share, part.logits, pixels[hidden].T).log().sum(-1).mean()
 
     steps, rate = (1200, 0.05) if fine else (SCRIPTS_STEPS, SCRIPTS_RATE)
-    fit(value, parameters, num_steps=steps, learning_rate=rate, decay_steps=steps if fine else None,
-        name=f"scripts, {objective}, {grid}, seed {seed}")
+    fit(
+        value,
+        parameters,
+        num_steps=steps,
+        learning_rate=rate,
+        decay_steps=steps if fine else None,
+        name=f"scripts, {objective}, {grid}, seed {seed}",
+    )
     return weight.detach(), bias.detach()
 
 
 def mean_lml(images: BinaryImages, model: LinearVAE) -> np.ndarray:
     """Mean LML of the training and of the held-out rows, nats per row [2], of a model of all pixels."""
-    return np.array([torch.cat([model.log_prob(rows.double()) for rows in x.split(250)]).mean().item()  # in the cache
-                     for x in (images.train, images.held_out)])
+    return np.array(
+        [
+            torch.cat([model.log_prob(rows.double()) for rows in x.split(250)])
+            .mean()
+            .item()  # in the cache
+            for x in (images.train, images.held_out)
+        ]
+    )
 
 
 def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int) -> float:

@@ -18,7 +18,14 @@ from mptlml.numerics import LOG_2PI
 
 from .scripts_data import scripts_rows
 
-SEEDS = (4, 44, 444, 4444, 44444, *range(100, 155))  # of the starts: the scripts' five, then 55 others
+SEEDS = (
+    4,
+    44,
+    444,
+    4444,
+    44444,
+    *range(100, 155),
+)  # of the starts: the scripts' five, then 55 others
 OWN, SCRIPTED = "model's own noise", "scripts' noise"  # the sets of rows
 EMPTIED = (200, 400, 600)  # the epochs at which a run's optimiser forgets
 
@@ -62,12 +69,19 @@ def rows_of(name: str) -> Rows:
     if name == OWN:
         x = truth.sample(len(x), generator=torch.Generator().manual_seed(1991))
         added = noise * torch.eye(len(weight))
-    return Rows(SecondMoment.of(x), SecondMoment(truth.mean, weight @ weight.T + added), noise, weight.shape[1])
+    return Rows(
+        SecondMoment.of(x),
+        SecondMoment(truth.mean, weight @ weight.T + added),
+        noise,
+        weight.shape[1],
+    )
 
 
 def starting_weight(seed: int, num_tokens: int, num_latents: int) -> Tensor:
     """The scripts' initial weight [D, K]."""
-    return torch.randn(num_tokens, num_latents, generator=torch.Generator().manual_seed(seed)).double()
+    return torch.randn(
+        num_tokens, num_latents, generator=torch.Generator().manual_seed(seed)
+    ).double()
 
 
 def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Tensor:
@@ -75,10 +89,16 @@ def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Te
     outer = (weight[..., None] * weight[:, :, None]).flatten(2)  # [S, D, K K]
     gram = (observed.double() @ outer).unflatten(-1, 2 * weight.shape[-1:])  # of the visible tokens
     inverse = torch.linalg.inv(gram + noise * torch.eye(weight.shape[-1]).double())
-    rule = weight[:, None] @ inverse  # z is predicted by the visible w_i x_i times this, [S, P, D, K]
+    rule = (
+        weight[:, None] @ inverse
+    )  # z is predicted by the visible w_i x_i times this, [S, P, D, K]
     visible = observed[..., None] * weight[:, None]
     crossed = second @ visible
-    squared = second.diagonal() - 2 * (rule * crossed).sum(-1) + ((rule @ (visible.mT @ crossed)) * rule).sum(-1)
+    squared = (
+        second.diagonal()
+        - 2 * (rule * crossed).sum(-1)
+        + ((rule @ (visible.mT @ crossed)) * rule).sum(-1)
+    )
     variance = noise * (1 + (rule * weight[:, None]).sum(-1))
     log_prob = -0.5 * (LOG_2PI + variance.log() + squared / variance)
     return torch.where(observed, 0.0, log_prob).sum(-1) / (~observed).sum(-1)
@@ -87,15 +107,24 @@ def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Te
 def log_likelihood(weight: Tensor, noise: float, second: Tensor) -> Tensor:
     """The exact LML, nats per row [S]."""
     covariance = weight @ weight.mT + noise * torch.eye(len(second)).double()
-    fit_term = torch.linalg.solve(covariance, second.expand_as(covariance)).diagonal(dim1=-2, dim2=-1).sum(-1)
+    fit_term = (
+        torch.linalg.solve(covariance, second.expand_as(covariance))
+        .diagonal(dim1=-2, dim2=-1)
+        .sum(-1)
+    )
     return -0.5 * (len(second) * LOG_2PI + covariance.logdet() + fit_term)
 
 
 def train(name: str, way: Way, seeds: tuple[int, ...] = SEEDS, num_epochs: int = 1000) -> Tensor:
     """The weights [S, D, K] at the end of training on a set of rows from the starts of these seeds."""
     rows = rows_of(name)
-    second, num_tokens = rows.moment.covariance + torch.outer(rows.moment.mean, rows.moment.mean), len(rows.moment.mean)
-    weight = torch.stack([starting_weight(seed, num_tokens, rows.num_latents) for seed in seeds]).requires_grad_()
+    second, num_tokens = (
+        rows.moment.covariance + torch.outer(rows.moment.mean, rows.moment.mean),
+        len(rows.moment.mean),
+    )
+    weight = torch.stack(
+        [starting_weight(seed, num_tokens, rows.num_latents) for seed in seeds]
+    ).requires_grad_()
     generator = torch.Generator().manual_seed(0)
 
     def objective() -> Tensor:

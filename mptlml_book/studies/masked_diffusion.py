@@ -40,12 +40,18 @@ class Noise(NamedTuple):
     variance: np.ndarray
 
 
-def score_moments(model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator) -> Moments:
+def score_moments(
+    model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator
+) -> Moments:
     """The Moments of texts [T, D] from `num_masks` masks per text and size, at least 2."""
-    options: dict[str, Any] = dict(num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator)
+    options: dict[str, Any] = dict(
+        num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator
+    )
     curves = [score_curve(model, text, **options) for text in texts[:, None]]
-    return Moments(np.stack([curve.mean for curve in curves]),
-                   num_masks * np.stack([curve.variance for curve in curves]))
+    return Moments(
+        np.stack([curve.mean for curve in curves]),
+        num_masks * np.stack([curve.variance for curve in curves]),
+    )
 
 
 def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
@@ -55,7 +61,9 @@ def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
     """
     mean, variance = moments
     strata = num_passes if spread else 1
-    edges = np.unique(np.r_[np.geomspace(SMALLEST, 1, 3000), np.linspace(SMALLEST, 1, 8 * strata + 1)])
+    edges = np.unique(
+        np.r_[np.geomspace(SMALLEST, 1, 3000), np.linspace(SMALLEST, 1, 8 * strata + 1)]
+    )
     t, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges) / (1 - SMALLEST)
     size = np.arange(1, mean.shape[1] + 1)
     chance = binom.pmf(size[:, None], mean.shape[1], t)  # [D, t]
@@ -69,7 +77,9 @@ def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
     return Noise(by_part.mean(-1) - mean.sum(-1), spread_of)
 
 
-def by_size(moments: Moments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1) -> np.ndarray:
+def by_size(
+    moments: Moments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1
+) -> np.ndarray:
     """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
 
     Each score is divided by the probability of its size, by default 1/D. strata: parts of equal probability,
@@ -81,7 +91,10 @@ def by_size(moments: Moments, num_passes: int, chance: np.ndarray | None = None,
     upper = np.cumsum(chance, -1)[..., None]  # [T, D, 1]
     h = np.arange(strata)
     lower = upper - chance[..., None]
-    share = np.clip(np.minimum(upper, (h + 1) / strata) - np.maximum(lower, h / strata), 0, None) * strata  # [T, D, H]
+    share = (
+        np.clip(np.minimum(upper, (h + 1) / strata) - np.maximum(lower, h / strata), 0, None)
+        * strata
+    )  # [T, D, H]
     first = np.einsum("td,tdh->th", mean / chance, share)
     second = np.einsum("td,tdh->th", (mean**2 + variance) / chance**2, share)
     return (second - first**2).mean(-1) / num_passes
@@ -95,21 +108,33 @@ def by_llada(moments: Moments, num_passes: int, batch: int = LLADA_BATCH) -> Noi
     mean, variance = moments
     num_tokens = mean.shape[1]
     start = np.arange(1, num_tokens + 1)[:, None]
-    sizes = (np.round(start + np.arange(batch) * (num_tokens / batch)).astype(int) - 1) % num_tokens + 1  # [D, b]
-    area = num_tokens * mean[:, sizes - 1].mean(-1)  # the mean of one batch, given its start: [T, D]
+    sizes = (
+        np.round(start + np.arange(batch) * (num_tokens / batch)).astype(int) - 1
+    ) % num_tokens + 1  # [D, b]
+    area = num_tokens * mean[:, sizes - 1].mean(
+        -1
+    )  # the mean of one batch, given its start: [T, D]
     noise = num_tokens**2 * variance[:, sizes - 1].mean((-1, -2)) / batch
     return Noise(area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes)
 
 
-def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_orders: int, *,
-                 generator: Generator) -> Tensor:
+def nested_areas(
+    model: ConditionalModel,
+    texts: Tensor,
+    num_passes: int,
+    num_orders: int,
+    *,
+    generator: Generator,
+) -> Tensor:
     """Estimates [orders, T] of the area of texts [T, D], each from one order's nested masks: nats per row.
 
     The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are scored.
     """
     num_tokens = model.num_tokens
     size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
-    rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(-1)  # [Q, T, D]
+    rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(
+        -1
+    )  # [Q, T, D]
     estimates = []
     for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
@@ -119,9 +144,17 @@ def nested_areas(model: ConditionalModel, texts: Tensor, num_passes: int, num_or
     return torch.cat(estimates)
 
 
-def unmask(model: VocabularyModel, steps: Sequence[int], x: Tensor | None = None, *, places: str = "random",
-           likeliest: bool = False, noise: float = 0.0, num_rows: int = 1,
-           generator: Generator) -> tuple[Tensor, Tensor]:
+def unmask(
+    model: VocabularyModel,
+    steps: Sequence[int],
+    x: Tensor | None = None,
+    *,
+    places: str = "random",
+    likeliest: bool = False,
+    noise: float = 0.0,
+    num_rows: int = 1,
+    generator: Generator,
+) -> tuple[Tensor, Tensor]:
     """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
 
     steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R),
@@ -171,7 +204,9 @@ def _keys(answer: Tensor, drawn: Tensor, places: str, generator: Generator) -> T
     return _rounded(sure.exp()) + TIE / 2 * key
 
 
-def log_prob_surest(model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator) -> Tensor:
+def log_prob_surest(
+    model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator
+) -> Tensor:
     """log q(x) of rows [N, D] under "surest word", one token per pass: nats [N], from `num_paths` paths per row.
 
     A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more

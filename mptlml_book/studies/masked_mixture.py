@@ -16,7 +16,9 @@ HALF, FIFTEEN = 32, 10  # of 64 pixels
 
 def _masked(objective: Callable[..., Tensor], *size: int) -> Callable[..., Tensor]:
     """The objective with a mask for each row."""
-    return lambda model, rows, generator: objective(model, rows, *size, share_masks=False, generator=generator)
+    return lambda model, rows, generator: objective(
+        model, rows, *size, share_masks=False, generator=generator
+    )
 
 
 SCHEMES = {  # objective(model, rows, generator), nats per row
@@ -42,14 +44,31 @@ def start(rows: Tensor, seed: int) -> BernoulliMixture:
 
 def by_em(rows: Tensor, seed: int) -> list[float]:
     """The log marginal likelihood of the rows before each step of expectation maximisation, until it stops rising."""
-    return BernoulliMixture.fit(rows, TEMPLATES, start=start(rows, seed), smoothing=0.0, num_steps=3000,
-                                tolerance=1e-7, generator=Generator()).log_likelihood
+    return BernoulliMixture.fit(
+        rows,
+        TEMPLATES,
+        start=start(rows, seed),
+        smoothing=0.0,
+        num_steps=3000,
+        tolerance=1e-7,
+        generator=Generator(),
+    ).log_likelihood
 
 
 def train(scheme: str, rows: Tensor, *, seed: int) -> History:
     """A run of Adam from a poor start; it tracks the log marginal likelihood of the rows, nats per row."""
     begin, generator = start(rows, seed), Generator().manual_seed(seed)
-    shares, logits = begin.weights.log().requires_grad_(), begin.probs.logit().requires_grad_()  # [10], [10, 64]
+    shares, logits = (
+        begin.weights.log().requires_grad_(),
+        begin.probs.logit().requires_grad_(),
+    )  # [10], [10, 64]
     now = lambda: BernoulliMixture(shares.softmax(0), logits.sigmoid())  # noqa: E731
-    return fit(lambda: SCHEMES[scheme](now(), rows, generator), [shares, logits], num_steps=STEPS,
-               learning_rate=0.2, decay_steps=STEPS, track_every=10, track={"lml": lambda: now().log_prob(rows).mean()})
+    return fit(
+        lambda: SCHEMES[scheme](now(), rows, generator),
+        [shares, logits],
+        num_steps=STEPS,
+        learning_rate=0.2,
+        decay_steps=STEPS,
+        track_every=10,
+        track={"lml": lambda: now().log_prob(rows).mean()},
+    )

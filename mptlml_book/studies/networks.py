@@ -39,7 +39,7 @@ PACKAGES = {  # name==version: SHA-256 of the wheel
     "rxnfp==0.1.0": "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
 }
 # How SMILES are cut into words, as the packages themselves do
-SMILES = (r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|%[0-9]{2}|[0-9]")
+SMILES = r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|%[0-9]{2}|[0-9]"
 NUM_WORDS = 591  # of both vocabularies of reactions
 BERT_FRAME = ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
 FAIRSEQ_FRAME = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
@@ -64,7 +64,9 @@ def wheel(package: str) -> zipfile.ZipFile | None:
     if not file.exists():
         return None
     if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != PACKAGES[package]:
-        raise ValueError(f"{file.name} has SHA-256 {found}, not {PACKAGES[package]}: remove it, and fetch it again")
+        raise ValueError(
+            f"{file.name} has SHA-256 {found}, not {PACKAGES[package]}: remove it, and fetch it again"
+        )
     return zipfile.ZipFile(file)
 
 
@@ -78,9 +80,24 @@ def fetch() -> None:
         with tempfile.TemporaryDirectory() as folder:
             wanted = Path(folder, "wanted.txt")
             wanted.write_text(f"{package} --hash=sha256:{digest}\n")
-            subprocess.run([sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps",
-                            "--only-binary", ":all:", "--require-hashes", "--dest", str(WHEELS),
-                            "--requirement", str(wanted)], check=True)
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "download",
+                    "--disable-pip-version-check",
+                    "--no-deps",
+                    "--only-binary",
+                    ":all:",
+                    "--require-hashes",
+                    "--dest",
+                    str(WHEELS),
+                    "--requirement",
+                    str(wanted),
+                ],
+                check=True,
+            )
 
 
 def load(name: str) -> MaskedLM | None:
@@ -88,17 +105,25 @@ def load(name: str) -> MaskedLM | None:
     if name == "AntiBERTy":
         network = load_network()
         return network.lm if network.is_real else None
-    package = {"Sapiens": "sapiens==1.0.5", "RXNMapper": "rxnmapper==0.4.3", "rxnfp": "rxnfp==0.1.0"}[name.split()[0]]
+    package = {
+        "Sapiens": "sapiens==1.0.5",
+        "RXNMapper": "rxnmapper==0.4.3",
+        "rxnfp": "rxnfp==0.1.0",
+    }[name.split()[0]]
     file = wheel(package)
     if file is None:
         return None
     with file:
         if package.startswith("sapiens"):
-            return _sapiens(file.read(f"sapiens/models/v1/checkpoint_v{name.split()[1][0]}.pt"),
-                            file.read("sapiens/models/v1/dict.txt").decode())
+            return _sapiens(
+                file.read(f"sapiens/models/v1/checkpoint_v{name.split()[1][0]}.pt"),
+                file.read("sapiens/models/v1/dict.txt").decode(),
+            )
         folder = ALBERT_FOLDER if name == "RXNMapper" else BERT_FOLDER
-        config, words, weights = (file.read(f"{folder}/{part}")
-                                  for part in ("config.json", "vocab.txt", "pytorch_model.bin"))
+        config, words, weights = (
+            file.read(f"{folder}/{part}")
+            for part in ("config.json", "vocab.txt", "pytorch_model.bin")
+        )
     return _of_reactions(name, json.loads(config), words.decode().split(), read_weights(weights))
 
 
@@ -118,19 +143,38 @@ def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
     start, end, padding, unknown, mask = frame
     made = Tokenizer(WordLevel(numbers, unk_token=unknown))
     made.pre_tokenizer = InTurn([WhitespaceSplit(), Split(Regex(pattern), "isolated")])
-    made.post_processor = TemplateProcessing(f"{start} $A {end}", None, [(w, numbers[w]) for w in (start, end)])
-    return PreTrainedTokenizerFast(tokenizer_object=made, cls_token=start, sep_token=end, pad_token=padding,
-                                   unk_token=unknown, mask_token=mask, model_max_length=512)
+    made.post_processor = TemplateProcessing(
+        f"{start} $A {end}", None, [(w, numbers[w]) for w in (start, end)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        cls_token=start,
+        sep_token=end,
+        pad_token=padding,
+        unk_token=unknown,
+        mask_token=mask,
+        model_max_length=512,
+    )
 
 
-def _of_reactions(name: str, options: dict[str, Any], words: Sequence[str], weights: dict[str, Tensor]) -> MaskedLM:
+def _of_reactions(
+    name: str, options: dict[str, Any], words: Sequence[str], weights: dict[str, Tensor]
+) -> MaskedLM:
     """The network of reactions: what its configuration and its weights say, without dropout."""
     with needs("text"):
         from transformers import AlbertConfig, BertConfig
-    config = (AlbertConfig if name == "RXNMapper" else BertConfig)(**{
-        key: value for key, value in options.items() if key.endswith(("_size", "_act", "_eps", "_embeddings"))
-        or key.startswith("num_hidden") or key == "num_attention_heads"}, hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0, pad_token_id=0)
+    config = (AlbertConfig if name == "RXNMapper" else BertConfig)(
+        **{
+            key: value
+            for key, value in options.items()
+            if key.endswith(("_size", "_act", "_eps", "_embeddings"))
+            or key.startswith("num_hidden")
+            or key == "num_attention_heads"
+        },
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+        pad_token_id=0,
+    )
     if name == "rxnfp":  # the head has one bias, which is saved under one of its two names
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
     return _filled(MaskedLM.random(config, tokenizer(words, BERT_FRAME, SMILES), seed=0), weights)
@@ -140,25 +184,65 @@ def _sapiens(data: bytes, counts: str) -> MaskedLM:
     """A fairseq RoBERTa under the names of transformers. counts: its words, each with a count that means nothing."""
     with needs("text"):
         from transformers import RobertaConfig
-    words = ["<s>", "<pad>", "</s>", "<unk>", *(line.split()[0] for line in counts.splitlines()), "<mask>"]
-    found = {key.removeprefix("decoder."): value for key, value in read_weights(data)["model"].items()}
+    words = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        *(line.split()[0] for line in counts.splitlines()),
+        "<mask>",
+    ]
+    found = {
+        key.removeprefix("decoder."): value for key, value in read_weights(data)["model"].items()
+    }
     places = len(found["sentence_encoder.embed_positions.weight"])
-    config = RobertaConfig(vocab_size=len(words), hidden_size=128, intermediate_size=256, num_hidden_layers=4,
-                           num_attention_heads=8, max_position_embeddings=places, type_vocab_size=1, pad_token_id=1,
-                           layer_norm_eps=1e-5, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
-    layer = {"attention.self.query": "self_attn.q_proj", "attention.self.key": "self_attn.k_proj",
-             "attention.self.value": "self_attn.v_proj", "attention.output.dense": "self_attn.out_proj",
-             "attention.output.LayerNorm": "self_attn_layer_norm", "intermediate.dense": "fc1",
-             "output.dense": "fc2", "output.LayerNorm": "final_layer_norm"}
-    top = {"embeddings.word_embeddings": "embed_tokens", "embeddings.position_embeddings": "embed_positions",
-           "embeddings.LayerNorm": "emb_layer_norm",
-           **{f"encoder.layer.{k}.{own}": f"layers.{k}.{other}" for k in range(4) for own, other in layer.items()}}
+    config = RobertaConfig(
+        vocab_size=len(words),
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=4,
+        num_attention_heads=8,
+        max_position_embeddings=places,
+        type_vocab_size=1,
+        pad_token_id=1,
+        layer_norm_eps=1e-5,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    layer = {
+        "attention.self.query": "self_attn.q_proj",
+        "attention.self.key": "self_attn.k_proj",
+        "attention.self.value": "self_attn.v_proj",
+        "attention.output.dense": "self_attn.out_proj",
+        "attention.output.LayerNorm": "self_attn_layer_norm",
+        "intermediate.dense": "fc1",
+        "output.dense": "fc2",
+        "output.LayerNorm": "final_layer_norm",
+    }
+    top = {
+        "embeddings.word_embeddings": "embed_tokens",
+        "embeddings.position_embeddings": "embed_positions",
+        "embeddings.LayerNorm": "emb_layer_norm",
+        **{
+            f"encoder.layer.{k}.{own}": f"layers.{k}.{other}"
+            for k in range(4)
+            for own, other in layer.items()
+        },
+    }
     names = {f"roberta.{own}": f"sentence_encoder.{other}" for own, other in top.items()}
-    names |= {f"lm_head.{part}": f"lm_head.{part}" for part in ("dense", "layer_norm")} | {"lm_head.decoder": "lm_head"}
-    weights = {f"{own}.{kind}": found[f"{other}.{kind}"].float() for own, other in names.items()
-               for kind in ("weight", "bias") if f"{other}.{kind}" in found}
+    names |= {f"lm_head.{part}": f"lm_head.{part}" for part in ("dense", "layer_norm")} | {
+        "lm_head.decoder": "lm_head"
+    }
+    weights = {
+        f"{own}.{kind}": found[f"{other}.{kind}"].float()
+        for own, other in names.items()
+        for kind in ("weight", "bias")
+        if f"{other}.{kind}" in found
+    }
     weights["lm_head.bias"] = weights["lm_head.decoder.bias"]
-    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, 128)  # fairseq has none
+    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(
+        1, 128
+    )  # fairseq has none
     return _filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
 
 
@@ -184,7 +268,9 @@ class Chains:
     source: str = "heavy and light variable domains of antibodies"
 
     size = property(lambda self: f"{len(self.texts):,} chains")
-    digest = property(lambda self: digest_of(*(part.encode() for pair in self.texts.items() for part in pair)))
+    digest = property(
+        lambda self: digest_of(*(part.encode() for pair in self.texts.items() for part in pair))
+    )
 
 
 def load_chains(file: str | Path | None = None) -> Chains:
@@ -194,17 +280,23 @@ def load_chains(file: str | Path | None = None) -> Chains:
     """
     file = file or os.environ.get("MPTLML_ANTIBODIES")
     if not file:
-        raise ValueError("give a table of antibodies, name,heavy,light, by MPTLML_ANTIBODIES=/path/to/it.csv")
+        raise ValueError(
+            "give a table of antibodies, name,heavy,light, by MPTLML_ANTIBODIES=/path/to/it.csv"
+        )
     table = pd.read_csv(file, comment="#")
-    texts = {f"{row.name} {kind}": getattr(row, kind) for row in table.itertuples(index=False)
-             for kind in ("heavy", "light")}
+    texts = {
+        f"{row.name} {kind}": getattr(row, kind)
+        for row in table.itertuples(index=False)
+        for kind in ("heavy", "light")
+    }
     if strange := sorted(name for name, text in texts.items() if set(text) - set(RESIDUES)):
         raise ValueError(f"{strange[0]} has letters that are no residues")
     return Chains({name: spaced(text) for name, text in texts.items()})
 
 
-def by_markov(texts: Iterable[Sequence[str]], others: Sequence[Sequence[str]], num_words: int,
-              weight: float) -> np.ndarray:
+def by_markov(
+    texts: Iterable[Sequence[str]], others: Sequence[Sequence[str]], num_words: int, weight: float
+) -> np.ndarray:
     """log p of each of `others`, given its length, under a Markov chain of the words of `texts`, nats [others].
 
     Words follow as often as in `texts`, with `weight` more counts shared out as words are frequent anywhere;
@@ -217,9 +309,20 @@ def by_markov(texts: Iterable[Sequence[str]], others: Sequence[Sequence[str]], n
         pairs.update(zip(text, text[1:], strict=False))
     total = single.total() + 0.5 * num_words
     anywhere = {word: (single[word] + 0.5) / total for other in others for word in other}
-    return np.array([np.log([anywhere[other[0]], *(
-        (pairs[two] + weight * anywhere[two[1]]) / (first[two[0]] + weight)
-        for two in zip(other, other[1:], strict=False))]).sum() for other in others])
+    return np.array(
+        [
+            np.log(
+                [
+                    anywhere[other[0]],
+                    *(
+                        (pairs[two] + weight * anywhere[two[1]]) / (first[two[0]] + weight)
+                        for two in zip(other, other[1:], strict=False)
+                    ),
+                ]
+            ).sum()
+            for other in others
+        ]
+    )
 
 
 def by_copying(texts: Sequence[str], other: str, keep: float, jump: float) -> float:
@@ -232,7 +335,9 @@ def by_copying(texts: Sequence[str], other: str, keep: float, jump: float) -> fl
     rows = [text.split() for text in texts]
     letters = np.array([letter for row in rows for letter in row])
     starts = np.cumsum([0, *map(len, rows[:-1])])
-    frequency = {letter: (letters == letter).mean() * 0.999 + 0.001 / len(RESIDUES) for letter in RESIDUES}
+    frequency = {
+        letter: (letters == letter).mean() * 0.999 + 0.001 / len(RESIDUES) for letter in RESIDUES
+    }
     chance = np.zeros(len(letters))
     chance[starts] = 1 / len(starts)
     found = 0.0

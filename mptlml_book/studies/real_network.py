@@ -40,17 +40,37 @@ CEILING = 0.8  # training sequences as like a human one as this, or more, are le
 ANTIBODIES = {
     "trastuzumab": (
         "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS",
-        "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTISSLQPEDFATYYCQQHYTTPPTFGQGTKVEIK"),
+        "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTISSLQPEDFATYYCQQHYTTPPTFGQGTKVEIK",
+    ),
     "adalimumab": (
         "EVQLVESGGGLVQPGRSLRLSCAASGFTFDDYAMHWVRQAPGKGLEWVSAITWNSGHIDYADSVEGRFTISRDNAKNSLYLQMNSLRAEDTAVYYCAKVSYLSTASSLDYWGQGTLVTVSS",
-        "DIQMTQSPSSLSASVGDRVTITCRASQGIRNYLAWYQQKPGKAPKLLIYAASTLQSGVPSRFSGSGSGTDFTLTISSLQPEDVATYYCQRYNRAPYTFGQGTKVEIK"),
+        "DIQMTQSPSSLSASVGDRVTITCRASQGIRNYLAWYQQKPGKAPKLLIYAASTLQSGVPSRFSGSGSGTDFTLTISSLQPEDVATYYCQRYNRAPYTFGQGTKVEIK",
+    ),
     "pembrolizumab": (
         "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSSTTTAYMELKSLQFDDTAVYYCARRDYRFDMGFDYWGQGTTVTVSS",
-        "EIVLTQSPATLSLSPGERATLSCRASKGVSTSGYSYLHWYQQKPGQAPRLLIYLASYLESGVPARFSGSGSGTDFTLTISSLEPEDFAVYYCQHSRDLPLTFGGGTKVEIK"),
+        "EIVLTQSPATLSLSPGERATLSCRASKGVSTSGYSYLHWYQQKPGQAPRLLIYLASYLESGVPARFSGSGSGTDFTLTISSLEPEDFAVYYCQHSRDLPLTFGGGTKVEIK",
+    ),
 }
 
-RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)  # dense where the curve bends
-NUM_GENES, MASKS_OF_ONE = 16, 6  # genes scored in the stored runs; masks of one residue, for the first rate
+RATES = (
+    0.01,
+    0.05,
+    0.15,
+    0.3,
+    0.5,
+    0.6,
+    0.7,
+    0.75,
+    0.8,
+    0.85,
+    0.9,
+    0.95,
+    1.0,
+)  # dense where the curve bends
+NUM_GENES, MASKS_OF_ONE = (
+    16,
+    6,
+)  # genes scored in the stored runs; masks of one residue, for the first rate
 BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
@@ -73,8 +93,11 @@ class Network:
     is_real: bool = False
 
     size = property(lambda self: f"{self.lm.model.num_parameters() / 1e6:.2g} million weights")
-    digest = property(lambda self: digest_of(
-        (self.source if self.is_real else weights_digest(self.lm.model)).encode()))
+    digest = property(
+        lambda self: digest_of(
+            (self.source if self.is_real else weights_digest(self.lm.model)).encode()
+        )
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +109,12 @@ class Sequences:
     source: str
     note: str = ""
 
-    size = property(lambda self: f"{len(self.tested):,} to test on and {len(self.trained):,} to train on")
-    digest = property(lambda self: digest_of(*(text.encode() for text in (*self.tested, *self.trained))))
+    size = property(
+        lambda self: f"{len(self.tested):,} to test on and {len(self.trained):,} to train on"
+    )
+    digest = property(
+        lambda self: digest_of(*(text.encode() for text in (*self.tested, *self.trained)))
+    )
 
 
 def spaced(sequence: str) -> str:
@@ -104,11 +131,18 @@ def load_network() -> Network:
             return Network(lm, name)
     folder = _folder("antiberty")
     if folder is not None and not name:
-        return Network(_antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True)
+        return Network(
+            _antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True
+        )
     missing = name or "The package antiberty 0.1.3"
-    return Network(small_network(), "a small BERT", (
-        f"{missing} was not at hand here: a small BERT, trained on this page for a few seconds, stands in. "
-        "What the page computes itself is not about a network in use."))
+    return Network(
+        small_network(),
+        "a small BERT",
+        (
+            f"{missing} was not at hand here: a small BERT, trained on this page for a few seconds, stands in. "
+            "What the page computes itself is not about a network in use."
+        ),
+    )
 
 
 def load_sequences() -> Sequences:
@@ -118,13 +152,23 @@ def load_sequences() -> Sequences:
     """
     folder = _folder("anarci")
     if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
-        tested, trained = ([text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
-                           for train in (False, True))
+        tested, trained = (
+            [text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
+            for train in (False, True)
+        )
         met = set(tested)
-        return Sequences(tested, [text for text in trained if text not in met], "sentences", (
-            "Germline genes were not at hand here, or no network that reads them: sentences stand in."))
+        return Sequences(
+            tested,
+            [text for text in trained if text not in met],
+            "sentences",
+            (
+                "Germline genes were not at hand here, or no network that reads them: sentences stand in."
+            ),
+        )
     human, others = _far_apart(folder)
-    return Sequences([*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)")
+    return Sequences(
+        [*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)"
+    )
 
 
 def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
@@ -133,7 +177,7 @@ def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
     Each sequence once, in the file's order.
     """
     text = (folder / "germlines.py").read_text(encoding="utf-8")
-    genes = ast.literal_eval(text[text.index("{"):].strip())["V"]
+    genes = ast.literal_eval(text[text.index("{") :].strip())["V"]
     human: dict[str, str] = {}
     others: dict[str, None] = {}
     for chain in CHAINS:
@@ -152,7 +196,11 @@ def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
 def _far_apart(folder: Path) -> tuple[list[str], list[str]]:
     """The human genes, and those of other species that have less than CEILING in common with each of them."""
     human, others = germline_genes(folder)
-    return human, [other for other, most in zip(others, identity(others, human).max(1), strict=True) if most < CEILING]
+    return human, [
+        other
+        for other, most in zip(others, identity(others, human).max(1), strict=True)
+        if most < CEILING
+    ]
 
 
 def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
@@ -163,8 +211,12 @@ def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
     from Bio.Align import PairwiseAligner  # anarci needs it too
 
     edits = PairwiseAligner(match_score=0, mismatch_score=-1, gap_score=-1)
-    return np.array([[1 + edits.score(one, other) / max(len(one), len(other)) for other in others]
-                     for one in sequences])
+    return np.array(
+        [
+            [1 + edits.score(one, other) / max(len(one), len(other)) for other in others]
+            for one in sequences
+        ]
+    )
 
 
 def spread_out(texts: Sequence[str], count: int) -> list[str]:
@@ -177,8 +229,10 @@ def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]
 
     Half a count is added for every letter that the texts have anywhere.
     """
-    return [np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds))
-            for same, there, kinds in _columns(texts, others)]
+    return [
+        np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds))
+        for same, there, kinds in _columns(texts, others)
+    ]
 
 
 def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[np.ndarray]:
@@ -187,12 +241,15 @@ def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[n
     It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws
     one as `by_position` says. A coherent model of texts of a given length: a sum is its log-probability.
     """
-    return [np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
-            for kept in _kept(texts, others, keep)]
+    return [
+        np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
+        for kept in _kept(texts, others, keep)
+    ]
 
 
-def looked_up(texts: Sequence[str], others: Sequence[str], keep: float, *, num_masks: int = 32,
-              seed: int = 13) -> np.ndarray:
+def looked_up(
+    texts: Sequence[str], others: Sequence[str], keep: float, *, num_masks: int = 32, seed: int = 13
+) -> np.ndarray:
     """The curves of `others` in the mixture of `by_genes`, nats per letter [others, RATES].
 
     Visible letters say which texts are likely: a lookup, and nothing is trained.
@@ -200,7 +257,12 @@ def looked_up(texts: Sequence[str], others: Sequence[str], keep: float, *, num_m
     rng, curves = np.random.default_rng(seed), []
     for kept in _kept(texts, others, keep):
         ranks = rng.random((num_masks, len(kept))).argsort(1)  # [masks, D]
-        curves.append([given(kept, ranks < size)[ranks < size].mean() for size in hidden_tokens(RATES, len(kept))])
+        curves.append(
+            [
+                given(kept, ranks < size)[ranks < size].mean()
+                for size in hidden_tokens(RATES, len(kept))
+            ]
+        )
     return np.array(curves)
 
 
@@ -216,22 +278,36 @@ def given(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
 
 def _kept(texts: Sequence[str], others: Sequence[str], keep: float) -> Iterator[np.ndarray]:
     """For each of `others` the log-probability of its letter in each component of the mixture, nats [D, N]."""
-    for (same, _, _), table in zip(_columns(texts, others), by_position(texts, others), strict=True):
+    for (same, _, _), table in zip(
+        _columns(texts, others), by_position(texts, others), strict=True
+    ):
         yield np.log(keep * same + (1 - keep) * np.exp(table)[:, None])
 
 
-def _columns(texts: Sequence[str], others: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+def _columns(
+    texts: Sequence[str], others: Sequence[str]
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """For each of `others`: where texts have its letter, where they have any, bool [D, N], and how many kinds."""
-    rows = [text.split() for text in [*texts, max(others, key=len)]]  # the last makes it long enough
+    rows = [
+        text.split() for text in [*texts, max(others, key=len)]
+    ]  # the last makes it long enough
     letters = np.array([*zip_longest(*rows, fillvalue="")])[:, :-1]
     kinds = len(np.unique(letters[letters != ""]))
     for other in others:
         own = np.array(other.split())[:, None]
-        yield letters[:len(own)] == own, letters[:len(own)] != "", kinds
+        yield letters[: len(own)] == own, letters[: len(own)] != "", kinds
 
 
-def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num_steps: int = NUM_STEPS,
-              learning_rate: float = LEARNING_RATE, track: dict[str, Callable[[], Any]] | None = None) -> History:
+def fine_tune(
+    lm: MaskedLM,
+    texts: Sequence[str],
+    scheme: str,
+    *,
+    seed: int,
+    num_steps: int = NUM_STEPS,
+    learning_rate: float = LEARNING_RATE,
+    track: dict[str, Callable[[], Any]] | None = None,
+) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the
@@ -239,8 +315,14 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
     """
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
-    rows = torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id)
-    lengths, order, generator = torch.tensor([len(i) for i in ids]), draws.seeded(seed), draws.seeded(seed, 1)
+    rows = torch.nn.utils.rnn.pad_sequence(
+        ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id
+    )
+    lengths, order, generator = (
+        torch.tensor([len(i) for i in ids]),
+        draws.seeded(seed),
+        draws.seeded(seed, 1),
+    )
     view, batches = lm.at_length(width), _batches(len(rows), order)
 
     def objective() -> Tensor:
@@ -249,8 +331,17 @@ def fine_tune(lm: MaskedLM, texts: Sequence[str], scheme: str, *, seed: int, num
 
     lm.model.train()
     try:
-        return fit(objective, lm.model.parameters(), num_steps=num_steps, learning_rate=learning_rate, warm_up=WARM_UP,
-                   track=track, track_every=NUM_STEPS, optimiser=torch.optim.AdamW, name=scheme)
+        return fit(
+            objective,
+            lm.model.parameters(),
+            num_steps=num_steps,
+            learning_rate=learning_rate,
+            warm_up=WARM_UP,
+            track=track,
+            track_every=NUM_STEPS,
+            optimiser=torch.optim.AdamW,
+            name=scheme,
+        )
     finally:
         lm.model.eval()
 
@@ -283,7 +374,9 @@ def scored() -> dict[str, str]:
     return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains()
 
 
-def answered_from(start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray) -> np.ndarray:
+def answered_from(
+    start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray
+) -> np.ndarray:
     """What areas change, nats per text [seeds, texts], if another model answers from `start` masked on.
 
     scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts, RATES]: the other's scores.
@@ -298,8 +391,11 @@ def answered_from(start: float, scores: np.ndarray, lengths: np.ndarray, answer:
 
 def chains() -> dict[str, str]:
     """The chains of ANTIBODIES as texts, by name: "trastuzumab heavy", ..."""
-    return {f"{name} {kind}": spaced(chain) for name, pair in ANTIBODIES.items()
-            for kind, chain in zip(("heavy", "light"), pair, strict=True)}
+    return {
+        f"{name} {kind}": spaced(chain)
+        for name, pair in ANTIBODIES.items()
+        for kind, chain in zip(("heavy", "light"), pair, strict=True)
+    }
 
 
 def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple[Tensor, Tensor]:
@@ -321,7 +417,11 @@ def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> H
     columns = ["<br>".join(["gene", *said])]
     for place, residue in enumerate(gene, 1):
         hidden = any(place in guessed for guessed in said.values())
-        lines = [f'<span style="opacity: .65">\u00a0{residue}</span>' if hidden else f"<b>\u00a0{residue}\u00a0</b>"]
+        lines = [
+            f'<span style="opacity: .65">\u00a0{residue}</span>'
+            if hidden
+            else f"<b>\u00a0{residue}\u00a0</b>"
+        ]
         for guess, chance in [guessed.get(place, ("", 0.0)) for guessed in said.values()]:
             tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
             shade = f"background: #{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
@@ -329,7 +429,9 @@ def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> H
         columns.append("<br>".join(lines))
     style = "display: inline-block; vertical-align: top; margin: 0 1px .7em"
     blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
-    return HTML(f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>')
+    return HTML(
+        f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>'
+    )
 
 
 def _folder(package: str) -> Path | None:
@@ -347,9 +449,13 @@ def _antiberty(folder: Path) -> MaskedLM:
     config = BertConfig.from_json_file(folder / "AntiBERTy_md_smooth" / "config.json")
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     lm = MaskedLM.random(config, tokenizer, seed=0)
-    weights = torch.load(folder / "AntiBERTy_md_smooth" / "pytorch_model.bin", weights_only=True, map_location="cpu")
+    weights = torch.load(
+        folder / "AntiBERTy_md_smooth" / "pytorch_model.bin", weights_only=True, map_location="cpu"
+    )
     own = lm.model.state_dict()
-    lm.model.load_state_dict({key: weights[key] for key in own})  # it also has heads for species and chain
+    lm.model.load_state_dict(
+        {key: weights[key] for key in own}
+    )  # it also has heads for species and chain
     return lm
 
 
@@ -359,9 +465,18 @@ def small_network(num_steps: int = 300) -> MaskedLM:
         from transformers import BertConfig
     texts = load_glue("cola", train=True).texts
     pieces = make_tokenizer(texts, 120)
-    config = BertConfig(vocab_size=len(pieces), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-                        num_attention_heads=4, max_position_embeddings=130, initializer_range=0.1,
-                        pad_token_id=pieces.pad_token_id, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+    config = BertConfig(
+        vocab_size=len(pieces),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=130,
+        initializer_range=0.1,
+        pad_token_id=pieces.pad_token_id,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
     lm = MaskedLM.random(config, pieces, seed=1)
     short = [text for text in texts if len(text) < 100]
     fine_tune(lm, short, "fixed 15%", seed=1, num_steps=num_steps, learning_rate=3e-3)

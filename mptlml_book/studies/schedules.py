@@ -35,7 +35,9 @@ def schedule_cost(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) ->
     """
     scores = np.asarray(scores, dtype=float)
     if sum(steps) != len(scores):
-        raise ValueError(f"steps that write {sum(steps)} tokens do not fit scores of shape {scores.shape}")
+        raise ValueError(
+            f"steps that write {sum(steps)} tokens do not fit scores of shape {scores.shape}"
+        )
     hidden = len(scores) - np.cumsum([0, *steps[:-1]])
     return float(np.sum(scores)) - float(np.dot(steps, scores[hidden - 1]))
 
@@ -49,9 +51,13 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite, or the best schedule is not known")
     num_tokens = len(scores)
-    written = np.subtract.outer(range(num_tokens + 1), range(num_tokens + 1))  # [m hidden, m left after a pass]
+    written = np.subtract.outer(
+        range(num_tokens + 1), range(num_tokens + 1)
+    )  # [m hidden, m left after a pass]
     gain = np.where(written > 0, written * np.append(0.0, scores)[:, None], -math.inf)
-    best = np.array([0.0, *[-math.inf] * num_tokens])  # the highest staircase under the last m sizes, in 0 passes
+    best = np.array(
+        [0.0, *[-math.inf] * num_tokens]
+    )  # the highest staircase under the last m sizes, in 0 passes
     choice = []
     for _ in range(num_steps):
         ways = gain + best
