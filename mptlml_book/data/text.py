@@ -120,8 +120,8 @@ def load_bert_tokenizer() -> Tokenizer:
         make_tokenizer(_python_reference(), 30522, fill=True),
         "Python reference",
         (
-            f"BERT's tokenizer was not at hand here ({why_absent()}): one trained on the Python reference stands in, its "
-            "vocabulary filled up to the same 30,522 with unused tokens."
+            f"BERT's tokenizer was not at hand here ({why_absent()}): one trained on the Python reference "
+            "stands in, its vocabulary filled up to the same 30,522 with unused tokens."
         ),
     )
 
