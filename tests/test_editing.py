@@ -179,6 +179,22 @@ def test_an_edit_of_the_twin_alone_is_not_written_over(book):
     assert pairs(book) == (0, "") and [found.count(EDIT) for found in both(book)] == [0, 0]
 
 
+def test_a_cell_taken_out_of_the_twin_alone_does_not_come_back_unsaid(book):
+    twin = book / "notebooks" / f"{NAME}.ipynb"
+    for _ in range(2):  # what was committed tells, then what was written
+        whole = both(book)
+        notebook = nbformat.read(twin, as_version=4)
+        line = notebook.cells.pop(3).source.strip().split("\n")[0]
+        nbformat.write(notebook, twin)
+        left = both(book)
+        status, said = pairs(book)
+        assert status and both(book) == left
+        assert f"{NAME}.ipynb lacks 1 cells that {NAME}.md still has" in said and line in said
+        twin.unlink()
+        assert pairs(book) == (0, "") and both(book) == whole
+        assert (book / "_build" / ".pairs.json").exists()
+
+
 def test_a_text_may_be_edited_again_and_again(book):
     source = book / "notebooks" / f"{NAME}.md"
     text = source.read_text()

@@ -1,8 +1,8 @@
 """Write each chapter's source notebooks/x.md into its twin x.ipynb, without outputs: what `make pairs` runs.
 
 An edit that reached the twin alone (made by an editor without Jupytext) is not written over: where a twin holds
-cells that neither its source has, nor the source as it was last committed or last written into it, both files
-stay as they are, and the run says how to keep the cells.
+cells that neither its source has, nor the source as it was last committed or last written into it, or lacks some
+that it was given and its source still has, both files stay as they are, and the run says how to keep either.
 """
 
 import hashlib
@@ -39,22 +39,32 @@ def committed(path: Path, root: Path) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def only_in_twin(source: Path, known: list[str], config: object, root: Path) -> list[str]:
-    """First lines of cells that the twin alone holds; `known` names those that were last written into it."""
+def apart(source: Path, written: list[str], config: object, root: Path) -> str:
+    """What was done to the twin alone, in words; "" for nothing.
+
+    `written` names the cells that the twin was last given; what was committed serves where there are none.
+    """
     twin = source.with_suffix(".ipynb")
     try:
         held = cells(nbformat.reads(twin.read_text(encoding="utf-8"), as_version=4), config)
-    except (
-        OSError,
-        nbformat.reader.NotJSONError,
-    ):  # there is none, or one with the marks of a merge in it
-        return []
-    held = {name: line for name, line in held.items() if name not in known}
-    for text in (lambda: source.read_text(encoding="utf-8"), lambda: committed(source, root)):
-        if held:
-            seen = cells(jupytext.reads(text(), FORMAT), config)
-            held = {name: line for name, line in held.items() if name not in seen}
-    return [*held.values()]
+    except (OSError, nbformat.reader.NotJSONError):  # no twin, or one with the marks of a merge
+        return ""
+    there = cells(jupytext.reads(source.read_text(encoding="utf-8"), FORMAT), config)
+    if held.keys() == there.keys():
+        return ""
+    before = cells(jupytext.reads(committed(source, root), FORMAT), config)
+    added = held.keys() - there.keys() - before.keys() - set(written)
+    gone = there.keys() & (written or before.keys()) - held.keys()
+    for names, verb, having, cell in (
+        (added, "holds", "has not", held),
+        (gone, "lacks", "still has", there),
+    ):
+        if names:
+            first = next(line for name, line in cell.items() if name in names)
+            return (
+                f"{verb} {len(names)} cells that {source.name} {having}; the first begins: {first}"
+            )
+    return ""
 
 
 def pair(source: Path, config: object) -> nbformat.NotebookNode:
@@ -83,11 +93,10 @@ def main(root: Path = ROOT) -> int:
     failed = False
     for source in chapters(root):
         name = source.relative_to(root)
-        if held := only_in_twin(source, known.get(source.stem, []), config, root):
-            failed = True
-            twin = name.with_suffix(".ipynb")
+        if said := apart(source, known.get(source.stem, []), config, root):
+            failed, twin = True, name.with_suffix(".ipynb")
             print(
-                f"{twin} holds {len(held)} cells that {source.name} has not; the first begins: {held[0]}\n"
+                f"{twin} {said}\n"
                 f"  to keep what the notebook holds:  .venv/bin/jupytext --to {FORMAT} {twin}\n"
                 f"  to keep what the text holds:      rm {twin}\n"
                 "  and then make pairs. Where both were edited, copy these cells into the text first.",
