@@ -72,15 +72,15 @@ endif
 # too old, and is that of the environment, where there is one.
 python:
 	@if [ -s $(READY) ] && [ "$$(cat $(READY))" != "$$(pwd -P)" ]; then \
-		echo "$(VENV) was made in another folder, $$(cat $(READY)): say make distclean first"; exit 1; fi; \
+		echo "$(VENV) was made in another folder, $$(cat $(READY)): say rm -r $(VENV) first"; exit 1; fi; \
 	if [ -f $(READY) ] && ! $(BIN)/python -c '' 2>/dev/null; then \
-		echo "the Python that $(VENV) was made with is gone: say make distclean first"; exit 1; fi; \
+		echo "the Python that $(VENV) was made with is gone: say rm -r $(VENV) first"; exit 1; fi; \
 	if [ -f $(READY) ] && [ "$(origin PYTHON)" = file ]; then exit; fi; \
 	found=$$($(PYTHON) -c '$(VERSION)' 2>/dev/null) \
 		|| { echo "$(PYTHON) not found: install Python 3.11, 3.12 or 3.13, or say make PYTHON=/path/to/it"; exit 1; }; \
 	case $$found in 3.11|3.12|3.13) ;; *) echo "$(PYTHON) is Python $$found: 3.11, 3.12 or 3.13 is needed"; exit 1;; esac; \
 	if [ -x $(BIN)/python ] && [ "$$($(BIN)/python -c '$(VERSION)')" != $$found ]; then \
-		echo "$(VENV) is not of Python $$found, but of $$($(BIN)/python -c '$(VERSION)'): say make distclean first"; exit 1; fi
+		echo "$(VENV) is not of Python $$found, but of $$($(BIN)/python -c '$(VERSION)'): say rm -r .venv first"; exit 1; fi
 
 execute: $(READY)  ## run the chapters whose inputs changed, two at a time (CHAPTERS="04_convergence" for one)
 	@$(RUN)/book_execute.py --jobs $(JOBS) $(CHAPTERS)

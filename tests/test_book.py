@@ -389,14 +389,14 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
         (["env", "PYTHON=./old"], "./old is Python 3.9: 3.11, 3.12 or 3.13 is needed"),
         (
             ["env", "PYTHON=./new"],
-            ".venv is not of Python 3.13, but of 3.11: say make distclean first",
+            ".venv is not of Python 3.13, but of 3.11: say rm -r .venv first",
         ),
         (["publish"], "MPTLML_REPOSITORY: is to be https://github.com/OWNER/NAME"),
         (
             ["env", "moved"],
-            ".venv was made in another folder, /elsewhere: say make distclean first",
+            ".venv was made in another folder, /elsewhere: say rm -r .venv first",
         ),
-        (["env", "gone"], "the Python that .venv was made with is gone: say make distclean first"),
+        (["env", "gone"], "the Python that .venv was made with is gone: say rm -r .venv first"),
     ],
 )
 def test_make_says_at_once_what_it_cannot_do(installable, monkeypatch, words, message):

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import nbformat
@@ -154,12 +155,16 @@ def gather(root: Path = ROOT) -> None:
             new.write_text(said, encoding="utf-8")
 
 
-def stand_ins(root: Path = ROOT) -> int:
-    """Say which chapters show what stands in for data, and how to ask again; 1 where that is not allowed, else 0."""
+def stand_ins(root: Path = ROOT, names: Collection[str] = ()) -> int:
+    """Say which chapters (of those named, or of all) show what stands in for data, and how to ask again.
+
+    Returns 1 where that is not allowed, else 0.
+    """
     said = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))["chapters"]
     notes = {
         stem: [data["note"] for data in chapter["data"] if data["note"]]
         for stem, chapter in said.items()
+        if not names or stem in names
     }
     found = [stem for stem in notes if notes[stem]]
     if found:
