@@ -1,5 +1,5 @@
 """What every test here shares: one thread (the tensors are small), the book's tools on the path, a seeded
-generator, a device that is not there, and a watch on global state.
+generator, a GPU where there is one, and a watch on global state.
 """
 
 import os
@@ -15,8 +15,6 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from fakes import saved_network
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from mptlml.text import MaskedLM
 
@@ -26,71 +24,10 @@ torch.set_num_threads(1)
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 
-class Elsewhere(TorchFunctionMode):
-    """A second device for as long as the block lasts, without a GPU: `away(x)` moves x there, and x.device says so.
-
-    It computes as the CPU does, but refuses what a GPU refuses: tensors of two devices in one operation, a
-    generator of another device than that of its draw, and a way to numpy that does not pass the CPU.
-    """
-
-    DEVICE = torch.device("meta")
-
-    class Generator(torch.Generator):
-        """A generator that lives there."""
-
-        device = torch.device("meta")
-
-    def away(self, x):
-        return x.to(self.DEVICE)
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs, name = kwargs or {}, getattr(func, "__name__", "")
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        away = any(map(is_away, tensors))
-        places = {
-            is_away(tensor) for tensor in tensors if tensor.ndim or is_away(tensor)
-        }  # scalars here go anywhere
-        if func == torch.Tensor.device.__get__:
-            return self.DEVICE if away else func(*args)
-        goals = [goal for goal in args[1:] if isinstance(goal, torch.Tensor | torch.device)]
-        if name == "to" and goals:
-            away = (
-                is_away(goals[0]) if isinstance(goals[0], torch.Tensor) else goals[0] == self.DEVICE
-            )
-        elif "device" in kwargs:
-            away = torch.device(kwargs["device"] or "cpu") == self.DEVICE
-        elif name == "cpu" or kwargs.get("force"):
-            away = False
-        elif name == "numpy" and away or name != "__getitem__" and len(places) > 1:
-            raise RuntimeError(f"{name}: expected all tensors to be on the same device")
-        if (
-            kwargs.get("generator") is not None
-            and isinstance(kwargs["generator"], self.Generator) is not away
-        ):
-            raise RuntimeError(f"{name}: the generator is on another device")
-        here = tree_map(
-            lambda leaf: torch.device("cpu") if isinstance(leaf, torch.device) else leaf,
-            (args, kwargs),
-        )
-        return tree_map(lambda leaf: placed(leaf, away), func(*here[0], **here[1]))
-
-
-def is_away(tensor):
-    return getattr(tensor, "is_away", False)
-
-
-def placed(leaf, away):
-    """The leaf itself, or for a tensor that was not there before a view that is marked."""
-    if isinstance(leaf, torch.Tensor) and is_away(leaf) != away:
-        leaf = leaf.view_as(leaf)
-        leaf.is_away = away
-    return leaf
-
-
 @pytest.fixture
-def elsewhere():
-    """An `Elsewhere`, to be entered with `with elsewhere:`."""
-    return Elsewhere()
+def gpu():
+    """The device of a GPU; where there is none, the test is skipped."""
+    return torch.device("cuda") if torch.cuda.is_available() else pytest.skip("there is no GPU")
 
 
 @pytest.fixture(scope="session")

@@ -166,21 +166,9 @@ CLOSED = [
 ]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 @pytest.mark.parametrize("name", CLOSED)
-def test_laws_on_a_gpu(name):
-    check_model(CASES[name], device="cuda", tolerance=1e-9)
-
-
-@pytest.mark.parametrize("name", CLOSED)
-def test_laws_elsewhere(name, elsewhere):
-    """Parameters, rows and masks on another device, the generators of samples on the CPU."""
-    without = dict.fromkeys(
-        ("gradients_are_right", "dtype_follows_the_input"), "they would look at the device itself"
-    )
-    without["conditionals_are_distributions"] = "it takes long, and says no more than the others"
-    with elsewhere:
-        check_model(CASES[name], device=elsewhere.DEVICE, without=without)
+def test_laws_on_a_gpu(name, gpu):
+    check_model(CASES[name], device=gpu, tolerance=1e-9)
 
 
 # {law: one method of a good model, spoilt: (model, method, what it answers instead of right(...))}

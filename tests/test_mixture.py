@@ -55,16 +55,16 @@ def test_em_never_falls_and_finds_a_stationary_point(x, generator):
     assert more[0] == pytest.approx(history[-1], abs=1e-12)
 
 
-def test_fits_with_closed_forms(x, generator, elsewhere):
-    """C = 1 is the smoothed frequencies, in the dtype and on the device of the rows."""
+def test_fits_with_closed_forms(x, generator):
+    """C = 1 is the smoothed frequencies, in the dtype of the rows."""
     model, history = BernoulliMixture.fit(x.float(), 1, smoothing=2.0, generator=generator)
     torch.testing.assert_close(model.probs[0], ((x.sum(0) + 1) / 302).float(), rtol=0, atol=1e-6)
     assert model.weights.tolist() == [1.0] and len(history) <= 3
-    with elsewhere:
-        assert (
-            BernoulliMixture.fit(elsewhere.away(x), 2, generator=generator).model.probs.device
-            == elsewhere.DEVICE
-        )
+
+
+def test_a_fit_is_where_its_rows_are(x, generator, gpu):
+    model = BernoulliMixture.fit(x.to(gpu), 2, generator=generator).model
+    assert model.probs.device.type == gpu.type
 
 
 def test_a_fit_without_smoothing_survives_rounding_and_a_component_without_rows(generator):
