@@ -23,6 +23,9 @@ training, left to right, and for a chain area, pseudo-log-likelihood and the sco
 real_network_guesses: a line for each hidden residue of one gene, at several mask sizes, before and after the
 first run of repair: the residues that the network finds most probable there, their probabilities, and the
 log-probability of the true one.
+
+real_network_masks: for Chapter 2, a line for each of the 255 masks of eight residues, the whole text: the
+log-probability of each hidden residue. Bit j of a mask's number says that residue j is hidden.
 """
 
 from functools import cache, partial
@@ -37,6 +40,7 @@ from mptlml.draws import seeded
 from mptlml.text.masked_lm import MaskedLM
 from mptlml.text.text_curves import RateCurve, spaced_sizes
 from mptlml_book.studies import real_network as study
+from mptlml_book.studies.toy_grammar import every_mask
 
 from . import results
 from .results import Table
@@ -249,6 +253,17 @@ def guesses(gene):
                 )
 
 
+@torch.no_grad()
+def masks(residues):
+    """The lines of a short text."""
+    lm, hidden = network(), every_mask(len(residues))
+    ids = lm.encode(study.spaced(residues))
+    answers = lm.at_length(len(ids)).conditional_log_prob(ids, ~hidden)
+    for number in range(1, len(hidden)):
+        scores = answers[number, hidden[number]].tolist()
+        yield dict(residues=residues, mask=number, scores=scores)
+
+
 TABLES = {
     f"real_network_{name}": Table(*parts)
     for name, parts in {
@@ -275,6 +290,7 @@ TABLES = {
         "ahead": (ahead, lambda: [(name,) for name in study.scored()]),
         "lookup": (lookup, lambda: [(texts, keep) for texts in ("all", *SEEDS) for keep in KEEPS]),
         "after": (after, lambda: [(seed,) for seed in SEEDS]),
+        "masks": (masks, lambda: [(study.EIGHT,)]),
         "guesses": (guesses, lambda: [(study.load_sequences().tested[0],)]),
     }.items()
 }

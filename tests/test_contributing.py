@@ -1,5 +1,6 @@
 """What the repository tells those who carry on is true."""
 
+import ast
 import csv
 import json
 import re
@@ -29,6 +30,7 @@ from benchmarks.score_your_own import BLOCK, PAGE
 from benchmarks.tables import TABLES
 from mptlml.text import command
 from mptlml.text.results import read_results
+from mptlml_book import report
 from mptlml_book.report.claims import claims
 
 FINDINGS = [
@@ -122,10 +124,10 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
-def test_the_readme_opens_with_the_game_of_chapter_1(built_site, tmp_path):
-    """Its pictures are the still of the game, and say the same."""
-    page = (built_site / "notebooks" / "01_masked_pretraining.html").read_text(encoding="utf-8")
-    drawn = re.search('data-kind="mask".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
+def test_the_readme_opens_with_the_picture_of_chapter_2(built_site, tmp_path):
+    """Its pictures are the still of all orders, and say the same."""
+    page = (built_site / "notebooks" / "02_proposition.html").read_text(encoding="utf-8")
+    drawn = re.search('data-kind="orders".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
     words = r">([^<>]+)</text>"
     for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
         style = f"<style>svg {{ filter: {filter} }}</style>"
@@ -137,6 +139,20 @@ def test_the_readme_opens_with_the_game_of_chapter_1(built_site, tmp_path):
         assert found == re.findall(words, drawn) != [], (
             f"{path} is not what the page shows, which is {new}"
         )
+
+
+def test_a_scheme_has_its_colour_from_the_table():
+    """No statement of a chapter names a scheme beside a colour of its own; the table has no colour twice."""
+    assert len(set(report.SCHEMES.values())) == len(report.SCHEMES)
+    scheme = re.compile(r"\b(15%|40%|80/10/10|UNIFORM|WEIGHTED|FORTY|FIFTEEN|uniform|random sizes)")
+    colour = re.compile(r"report\.(BLUE|ORANGE|GREEN|RED|PURPLE|SKY)\b")
+    for path in book_digest.chapters():
+        cells = book_digest.code_cells(book_digest.read_chapter(path))
+        code = "\n".join(cell.source for cell in cells)
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+                said = ast.unparse(node)
+                assert not (scheme.search(said) and colour.search(said)), f"{path.name}: {said}"
 
 
 def test_stored_runs_on_images_say_which_they_read():

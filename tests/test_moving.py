@@ -1,6 +1,7 @@
 """Figures that move without a kernel: their numbers and scripts, against other ways to the same."""
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from conftest import ROOT
 from mptlml.models.transformer import MaskedTransformer
 from mptlml_book.studies import packing
 from mptlml_book.studies.known_language import WORDS, language
+from mptlml_book.studies.real_network import EIGHT
 
 STATIC = ROOT / "book" / "_static"
 
@@ -69,12 +71,40 @@ def test_the_script_averages_masks_as_the_theorem_says(data):
     expected = [
         np.mean([np.mean(terms) for terms in answers if len(terms) == size]) for size in range(1, 9)
     ]
-    assert run_script("mask", "kind.curve(value, 8)", answers) == pytest.approx(expected, abs=1e-12)
+    assert run_script("mask", "Moving.curve(value, 8)", answers) == pytest.approx(
+        expected, abs=1e-12
+    )
     assert sum(expected) == pytest.approx(data["mask"]["joint"][255], abs=1e-4)  # log p(x)
     assert [len(data["mask"]["hidden"]), data["mask"]["words"][data["mask"]["hidden"][0]]] == [
         1,
         "dogs",
     ]
+
+
+def test_any_order_ends_at_the_log_probability_and_the_mean_of_all_ends_is_the_area(data):
+    exact, network = (case["answers"] for case in data["orders"]["cases"])
+    assert exact == pytest.approx(data["mask"]["answers"])  # the sentence of Chapter 1
+    assert data["orders"]["cases"][1]["words"] == list(EIGHT)
+    every = [*itertools.permutations(range(8))]
+    for answers in (exact, network):
+        ends = [sum(falling(answers, order)) for order in every]
+        for order in every[::5000]:
+            drops = run_script("orders", "kind.drops(...value)", [answers, order])
+            assert drops == pytest.approx(falling(answers, order))
+        area = sum(run_script("orders", "Moving.curve(value, 8)", answers))
+        assert area == pytest.approx(np.mean(ends), abs=1e-3)
+        reach = run_script("orders", "kind.reach(value)", answers)
+        assert reach == pytest.approx([min(ends), max(ends)], abs=1e-3)
+        assert (max(ends) - min(ends) < 1e-3) == (answers is exact)
+
+
+def falling(answers, order):
+    """Scores as an order uncovers its tokens; of each mask `answers` has those of its hidden tokens."""
+    hidden, scores = sorted(order), []
+    for j in order:
+        scores.append(answers[sum(2**other for other in hidden)][hidden.index(j)])
+        hidden.remove(j)
+    return scores
 
 
 @pytest.fixture
@@ -162,13 +192,20 @@ def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(figur
 
 
 def test_words_are_hidden_by_keys_and_are_one_stop_for_tab(figure):
-    boat = figure.get_by_role("button", name="boat", exact=True).first
-    before = boat.get_attribute("aria-pressed")
+    boat = figure.locator(".moving-words button").nth(1)
+    if boat.get_attribute("aria-pressed") == "true":
+        boat.press("Enter")
+    assert boat.inner_text() == "boat"
     boat.press("Enter")
-    assert {before, boat.get_attribute("aria-pressed")} == {"false", "true"}
-    assert figure.locator(".moving-words button[tabindex='0']").all_text_contents() == ["boat"]
+    assert (boat.get_attribute("aria-pressed"), boat.inner_text().strip()) == ("true", "")
+    assert boat.get_attribute("aria-label") == "hidden word 2"
+    assert figure.locator(".moving-words button[tabindex='0']").count() == 1
     boat.press("ArrowRight")
-    assert figure.locator("button:focus").inner_text() == "drifts"
+    assert (
+        figure.locator(".moving-words button")
+        .nth(2)
+        .evaluate("it => it === document.activeElement")
+    )
 
 
 def test_the_rates_have_their_area_bias_and_crossing(data):

@@ -108,22 +108,14 @@ def test_drawings_are_turned_round_in_the_dark(visit):
         }
 
 
-def test_moving_figures_answer_to_keys_and_drags(visit):
+def test_moving_figures_answer_to_keys(visit):
     show(visit.page, "screen")
     for figure in visit.page.locator("article .moving").all():
         figure.scroll_into_view_if_needed()  # what is far away may not be alive yet
-        readout, drawn = figure.locator(".moving-readout"), figure.locator(".moving-svg")
+        readout = figure.locator(".moving-readout")
         said = readout.inner_text()
         figure.locator("input").first.press("ArrowRight")
         assert readout.inner_text() != said
-        for handle in figure.locator(".handle").all()[:1]:
-            handle.scroll_into_view_if_needed()
-            before, (left, top, width, height) = drawn.inner_html(), handle.bounding_box().values()
-            visit.page.mouse.move(left + 0.2 * width, top + 0.3 * height)
-            visit.page.mouse.down()
-            visit.page.mouse.move(left + 0.9 * width, top + 0.7 * height, steps=3)
-            visit.page.mouse.up()
-            assert drawn.inner_html() != before
         figure.locator(".moving-picture").press("ArrowRight")
         assert figure.locator(".moving-tip").inner_text()
 
@@ -189,12 +181,40 @@ def test_every_repair_is_still_needed(built_site):
     assert [after for _, after in book_polish.REPAIRS if after not in text] == []
 
 
-def test_the_game_plays_when_it_is_seen(reader, built_site):
+def test_the_game_hides_its_word_until_the_reader_guesses_and_nothing_plays_by_itself(
+    reader, built_site
+):
     moving = reader.browser.new_context(viewport=DESKTOP)  # this reader did not ask for less motion
     page = Visit(moving, built_site / f"{TOC['root']}.html").page
     page.locator("a[href='#play']").click()
-    page.locator("#play button", has_text="Pause").wait_for()
+    game = page.locator("[data-kind=mask]")
+    words, guess = game.locator(".moving-words"), game.get_by_role("group", name="Your guess")
+    assert "dogs" not in words.inner_text()
+    before = page.locator("article").inner_html()
+    page.wait_for_timeout(2000)
+    assert page.locator("article").inner_html() == before
+    assert guess.locator("button").all_text_contents() == ["birds", "cats", "dogs"]
+    guess.get_by_text("cats").press("Enter")
+    assert "dogs 55%" in words.inner_text()
+    assert "No: it was dogs" in game.locator(".moving-readout").inner_text()
+    guess.get_by_text("Hide one more").press("Enter")
+    assert words.locator("[aria-pressed=true]").all_inner_texts() == ["\xa0", "\xa0"]
     moving.close()
+
+
+def test_shuffles_end_at_one_point_or_apart(reader, built_site):
+    page = Visit(reader, built_site / f"{TOC['root']}.html").page
+    picture = page.locator("[data-kind=orders]")
+    said = picture.locator(".moving-readout")
+    picture.get_by_text("Shuffle 200 times").press("Enter")
+    assert picture.locator(".fan").count() == 200
+    heights = "dots => [...new Set(dots.map((dot) => Math.round(dot.getAttribute('cy'))))].length"
+    ends = picture.locator("circle.blue")
+    assert ends.evaluate_all(heights) == 1
+    assert "Every order ends at" in said.inner_text()
+    picture.get_by_text("contradicts itself").press("Enter")
+    assert ends.evaluate_all(heights) > 20
+    assert "no single log p(x)" in said.inner_text()
 
 
 def test_code_that_shows_nothing_stands_back(reader, built_site):

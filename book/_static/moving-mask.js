@@ -1,86 +1,64 @@
-/* Hide words of a sentence: what a model guesses in their place, where the mask lies among all masks,
- * and how the steps of the curve fill the area, which is log p(x).
+/* Hide words of a sentence and guess one: what the model guesses there, its score, and how the steps of the curve
+ * fill the area, which is log p(x).
  * data: words [D]; of the mask whose bit j says that token j is hidden: answers [2^D], log p of each hidden token in
  * order, guesses [2^D], the most probable words, chances [2^D], per cent, joint [2^D], log p(x_M | x_R);
  * vocabulary: the words that guesses names; hidden: the tokens hidden at first. */
 (() => {
   "use strict";
-  const { number, sum, mean, count } = Moving;
-
-  /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
-  const curve = (answers, D) =>
-    count(D).map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
+  const { number, sum, mean, count, bits, add } = Moving;
 
   const build = (figure, data) => {
-    const D = data.words.length;
-    const S = curve(data.answers, D);
-    const lml = data.joint[2 ** D - 1];
-    const bits = (code) => data.words.map((_, j) => j).filter((j) => code >> j & 1);
-    // Masks of a size stand side by side, in no order, so that each can be seen.
-    const masks = data.answers.map((terms, code) =>
-      ({ code, x: terms.length + 0.6 * (code * 0.618 % 1 - 0.5), y: mean(terms) })).slice(1);
-    masks.sort((a, b) => a.x - b.x);
-    const lowest = Math.min(...masks.map(({ y }) => y)) * 1.05;
-    const masking = figure.masking(data.words, data.hidden);
-    figure.repeat("Play", () => {
-      const { slider } = masking;
-      slider.value = slider.value === slider.max ? 0 : +slider.value + 1;
-      slider.dispatchEvent(new Event("input"));
-      return slider.value === slider.max;
-    }, 1100);
-    let fall = "drop";
+    const { words, answers } = data;
+    const D = words.length;
+    const S = Moving.curve(answers, D);
+    const masking = figure.masking(words, data.hidden);
+    const answer = add(figure.controls, "div", { class: "moving-row", role: "group", "aria-label": "Your guess" });
+    let [told, guess] = [0, ""]; // the mask whose guesses are shown
+    const press = (label, act) => add(answer, "button", { type: "button" }, label).addEventListener("click", () => {
+      act();
+      answer.querySelector("button")?.focus();
+    });
+    const more = () => masking.choose([...masking.hidden,
+      Moving.shuffled(count(D)).find((j) => !masking.hidden.includes(j))]);
 
     return () => {
       const { hidden } = masking;
-      const [size, code] = [hidden.length, sum(hidden.map((j) => 2 ** j))];
-      const terms = data.answers[code];
-      masking.tell(data.words, (j) => {
-        const place = bits(code).indexOf(j);
-        return [[number(terms[place])], ...data.guesses[code][place].map((guess, k) =>
-          [data.vocabulary[guess], data.chances[code][place][k], data.vocabulary[guess] === data.words[j]])
-          .filter(([, chance]) => chance)];
-      });
+      const [size, code, asked] = [hidden.length, sum(hidden.map((j) => 2 ** j)), hidden.at(-1)];
+      const [terms, open] = [answers[code], told === code];
+      const of = (what, j) => what[code][bits(code).indexOf(j)];
+      const best = (j) => of(data.guesses, j).map((word, k) =>
+        [data.vocabulary[word], of(data.chances, j)[k]]).filter(([, chance]) => chance);
+      masking.tell(words, (j) => (open ? [[`${words[j]}: ${number(of(answers, j))}`],
+        ...best(j).map(([word, chance]) => [word, chance, word === words[j]])] : j === asked ? [["?"]] : []));
+      answer.replaceChildren();
+      if (size && !open) {
+        answer.append("Which word is at the question mark?");
+        for (const word of [...new Set([...best(asked).map(([word]) => word), words[asked]])].sort()) {
+          press(word, () => { [told, guess] = [code, word]; figure.draw(); });
+        }
+      } else if (size < D) press(size ? "Hide one more" : "Hide a word", more);
+      else press("Start again", () => masking.choose(data.hidden));
 
-      const filled = sum(S.slice(0, size));
-      const share = `${Math.round(100 * filled / lml)}%`;
-      const say = !size ? ["Nothing is hidden: press a word."] : [
-        size === 1 ? `The hidden word has the log-probability ${number(terms[0])}.`
-          : `The ${size} hidden words, one by one, sum to ${number(sum(terms))}; jointly: ${number(data.joint[code])}.`,
-        size < D ? `With ${size} of ${D} words hidden, the steps so far fill ${share} of log p(x).`
-          : `All ${D} steps together have the area ${number(sum(S))}, and log p(x) is ${number(lml)}.`];
-      const [svg, width] = figure.sheet(302, `Steps that fall, and a dot for each mask. ${say.join(" ")}`);
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 232 },
-        { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a word, nats",
+      const score = size && of(answers, asked);
+      const say = open && size ? [`${guess === words[asked] ? "Right" : "No"}: it was ${words[asked]}. The model gave it ${
+        Math.round(100 * Math.exp(score))}%, a score of log ${Math.exp(score).toFixed(2)} = ${number(score)}.`,
+      `All ${size} hidden words: ${number(sum(terms))} one by one, ${number(data.joint[code])} jointly.`,
+      `The steps so far: ${Math.round(100 * sum(S.slice(0, size)) / sum(S))}% of log p(x) = ${number(sum(S))}.`]
+        : [`${size} of ${D} words hidden.`];
+      const [svg, width] = figure.sheet(200, `Steps that fall, of which ${size} are filled. ${say.join(" ")}`);
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 200 },
+        { x: [0.4, D + 0.6], y: [-2.2, 0], xlabel: "words hidden, m", ylabel: "mean score of a hidden word, nats",
           xticks: S.map((_, k) => k + 1), left: 42 });
-      const meter = new Moving.Panel(svg, { left: 0, top: 246, width, height: 56 },
-        { x: [0, lml], y: [0, 1], yticks: [], xticks: [[0, "0"]], left: 42 });
-      S.forEach((value, k) => {
-        const style = `blue step ${k < size ? "" : "faint"}`;
-        panel.box(k + 0.5, k + 1.5, value, 0, style);
-        meter.box(sum(S.slice(0, k)), sum(S.slice(0, k + 1)), 0, 1, style);
-      });
+      S.forEach((value, k) => panel.box(k + 0.5, k + 1.5, value, 0, `blue step ${k < size ? "" : "faint"}`));
       panel.line(Moving.steps(S), "blue");
-      masks.forEach(({ x, y }) => panel.dot(x, y, "grey half", 2.5));
-      panel.words(panel.x(0.55) + 4, panel.y(0) + 18, "a step: the mean of its masks, S(x; m)");
-      panel.name(0.55, lowest, "a dot: one mask", "grey");
-      const [side, away] = size > D / 2 ? ["end", -1] : ["start", 1];
-      meter.name(filled, 0, share, "blue", side, 6 * away);
-      meter.name(lml, 0, `all steps: log p(x) = ${number(lml)}`, "black", "end", 0, 18);
-      masks.filter((mask) => mask.code === code).forEach(({ x, y }) => {
-        panel.dot(x, y, `orange grip ${fall}`, 8);
-        panel.name(x, y, "your mask: drag it", "orange", side, 12 * away, 4);
-      });
-      figure.drag(panel, (x, y) => {
-        const far = (mask) => Math.hypot(panel.x(mask.x) - x, panel.y(mask.y) - y);
-        fall = "";
-        masking.choose(bits(masks[figure.nearest(far, Infinity, masks)].code));
-        fall = "drop";
-      });
-      figure.points(masks.map((mask) => [panel.x(mask.x), panel.y(mask.y),
-        `${bits(mask.code).map((j) => data.words[j]).join(", ")}: ${number(mask.y)}`]));
-      figure.say(say);
+      if (open && size) {
+        panel.dot(size, mean(terms), "orange", 7);
+        panel.name(size, mean(terms), "yours", "orange", "middle", 0, 20);
+      }
+      figure.points(S.map((value, k) => [panel.x(k + 1), panel.y(value), `${k + 1} hidden: S = ${number(value)}`]));
+      figure.say(say.filter(Boolean));
     };
   };
 
-  Moving.kind("mask", { build, curve });
+  Moving.kind("mask", { build });
 })();

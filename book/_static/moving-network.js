@@ -104,10 +104,9 @@
   const build = (figure, data) => {
     const { words, language } = data;
     const [D, places] = [data.row.length, count(data.row.length)];
-    const MOST = 20 * D; // masks
     const [names, colours] = [[...data.networks.map(({ name }) => name), "exact"], ["blue", "green", "black"]];
     const nets = data.networks.map(decode);
-    let [row, drops, sizes, path] = [data.row, [], [], []];
+    let [row, drops, sizes] = [data.row, [], []];
     const which = figure.select("Network trained at", names.slice(0, 2), 1);
     const field = add(add(figure.controls, "label", { class: "moving-sentence" }, "Sentence"), "textarea", { rows: 3 });
     const masking = figure.masking(data.row, data.hidden);
@@ -123,26 +122,19 @@
       const sorted = places.map((k) => drops.filter(({ hidden }) => hidden.length === k + 1));
       return names.map((_, n) => sorted.map((some) => mean(some.map(({ scores }) => scores[n]))));
     };
-    /* Some more random masks, one of each size in turn; after each turn the steps have an area. */
+    /* Some more random masks, one of each size in turn. */
     const pour = (masks) => {
-      if (drops.length >= MOST) [drops, path] = [[], []];
       for (let k = 0; k < masks; k += 1) {
         if (!sizes.length) sizes = Moving.shuffled(places);
         const { hidden, scores } = judge(Moving.shuffled(places).slice(0, sizes.pop() + 1));
-        drops.push({ hidden, scores, x: hidden.length + 0.6 * (Math.random() - 0.5) });
-        if (!sizes.length) path.push(curves().map(sum));
+        drops.push({ hidden, scores });
       }
       figure.draw();
-    };
-    const rain = () => {
-      pour(drops.length < 3 * D ? 1 : 4);
-      masking.choose(drops.at(-1).hidden);
-      return drops.length >= MOST;
     };
     let unknown = [];
     const write = (sentence, others = []) => {
       unknown = others;
-      [row, drops, sizes, path] = [finish(language, sentence, D), [], [], []];
+      [row, drops, sizes] = [finish(language, sentence, D), [], []];
       field.value = row.map((word) => words[word]).join(" ");
       pour(2 * D);
     };
@@ -152,7 +144,7 @@
         written.filter((word) => !words.includes(word)));
     });
     field.addEventListener("keydown", ({ key }) => { if (key === "Enter") field.blur(); });
-    figure.repeat("Let masks rain", rain, 120) ?? figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
+    figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
     figure.button("Another sentence", () => write([]));
     add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact; bold is right.");
     figure.controls.append(masking.group); // with the keyboard, the many words come last
@@ -170,34 +162,19 @@
       const [S, { logProb }] = [curves(), exact(language, row, places.map(() => true))];
       const told = (values) => values.map((value, n) => `${number(value)} (${names[n]})`).join(", ");
       const say = [hidden.length ? `A hidden word scores ${told(scores)} nats.` : "Press a word to hide it.",
-        `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: `
-        + (path.length ? `${told(path.at(-1))}.` : "not yet, for every size needs one.")];
+        `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: ${told(S.map(sum))}.`];
       if (unknown.length) say.unshift(`Not in the language, and left out: ${unknown.join(", ")}.`);
-      const wide = figure.width > 560;
-      const [svg, width] = figure.sheet(wide ? 290 : 510, `Steps by mask size, and areas. ${say.join(" ")}`);
+      const [svg, width] = figure.sheet(290, `Steps by mask size. ${say.join(" ")}`);
       const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width: wide ? 0.6 * width : width, height: 290 },
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 290 },
         { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a word, nats" });
-      const corner = wide ? { left: 0.6 * width, top: 0, width: 0.4 * width, height: 290 }
-        : { left: 0, top: 290, width, height: 220 };
-      const reach = [logProb, ...path.flat()];
-      const area = new Moving.Panel(svg, corner, { x: [1, MOST / D], xlabel: "masks per size", ylabel: "area, nats",
-        y: [Math.min(...reach) - 1, Math.max(...reach) + 1] });
-      drops.forEach((drop) => panel.dot(drop.x, drop.scores[own], "grey half", 2));
+      drops.forEach((drop, k) => panel.dot(drop.hidden.length + 0.6 * (k * 0.618 % 1 - 0.5), drop.scores[own], "grey half", 2));
       names.forEach((name, n) => {
         if (n === own) S[n].forEach((value, k) => panel.box(k + 0.5, k + 1.5, value || 0, 0, `${colours[n]} step`));
         panel.line(Moving.steps(S[n]).filter(([, y]) => y < 0), colours[n]);
         panel.name(5, lowest, name, colours[n], "start", 0, [-26, -10, -42][n]);
-        if (!path.length) return;
-        area.line(path.map((areas, k) => [k + 1, areas[n]]), colours[n]);
-        area.dot(path.length, path.at(-1)[n], colours[n], 3);
       });
-      area.rule("y", logProb, "black dashed");
-      area.name(MOST / D, logProb, "log p(x)", "black", "end");
-      panel.words(panel.right - 4, panel.bottom - 8, "a dot: one mask; drag \u2194", "end", "hint");
-      if (hidden.length) panel.dot(hidden.length, scores[own], "orange grip drop", 8);
-      figure.drag(panel, (x, y) => masking.choose(drops[figure.nearest(
-        (drop) => Math.hypot(panel.x(drop.x) - x, panel.y(drop.scores[own]) - y), Infinity, drops)].hidden));
+      if (hidden.length) panel.dot(hidden.length, scores[own], "orange", 8);
       figure.points(places.filter((k) => S[own][k] < 0).map((k) =>
         [panel.x(k + 1), panel.y(S[own][k]), `${k + 1} hidden: ${told(S.map((values) => values[k]))}`]));
       figure.say(say);

@@ -56,7 +56,6 @@
       curve.name(0.5, height, `rectangle at ${Math.round(100 * m / D)}%`, "red", "start", 6, up ? -6 : 16);
       if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "loss it never sees", "orange", "end", -4, 18);
       if (scores[0] - height > enough) curve.name(D / 2, height, "loss it invents", "blue", "middle", 0, -8);
-      curve.words(curve.right - 4, curve.y(0) + 18, "drag the dot \u2194", "end", "hint");
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
       const room = 0.15 * (reach[1] - reach[0]);
@@ -77,12 +76,6 @@
         bias.name(place, 0, `no bias at ${number(place)}`, "green", left ? "end" : "start", 0,
           left === falls ? 20 : -8);
       });
-      for (const panel of [curve, bias]) {
-        figure.drag(panel, (x) => {
-          at.value = Math.round(0.5 + D * (x - panel.left) / (panel.right - panel.left));
-          at.dispatchEvent(new Event("input"));
-        });
-      }
       const read = (k) => `m = ${k + 1} (${Math.round(100 * (k + 1) / D)}%): S = ${number(scores[k], 3)}, `
         + `bias ${number(B[k], 2, true)}`;
       figure.points([...scores.map((score, k) => [curve.x(k + 1), curve.y(score), read(k)]),

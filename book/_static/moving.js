@@ -19,6 +19,11 @@ const Moving = (() => {
   const sum = (values) => values.reduce((total, value) => total + value, 0);
   const mean = (values) => sum(values) / values.length;
   const count = (length) => [...Array(length).keys()];
+  /* The tokens that a mask hides: bit j of its code says that token j is hidden. */
+  const bits = (code) => count(Math.ceil(Math.log2(code + 1))).filter((j) => code >> j & 1);
+  /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
+  const curve = (answers, D) =>
+    count(D).map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
   const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
 
   /* An arrow key, Home or End goes from one of `count` things to another. */
@@ -119,36 +124,23 @@ const Moving = (() => {
       this.listen();
     }
 
-    /* Pointers read the nearest of `points` and move what `drag` made; arrow keys walk the points. */
+    /* Pointers read the nearest of `points`; arrow keys walk them. */
     listen() {
       const on = (type, act) => this.picture.addEventListener(type, act);
-      let held = null;
-      const place = (event) => {
+      on("pointermove", ({ clientX, clientY }) => {
         const box = this.svg.getBoundingClientRect();
         const scale = this.svg.viewBox.baseVal.width / box.width;
-        return [(event.clientX - box.left) * scale, (event.clientY - box.top) * scale];
-      };
-      on("pointerdown", (event) => {
-        held = event.target.dataset.handle;
-        if (!held) return;
-        this.picture.setPointerCapture(event.pointerId);
-        this.show(-1);
-        this.handles[held](...place(event));
+        const [x, y] = [(clientX - box.left) * scale, (clientY - box.top) * scale];
+        this.show(this.nearest(([a, b]) => Math.hypot(a - x, b - y), 60));
       });
-      on("pointermove", (event) => {
-        const [x, y] = place(event);
-        if (held) this.handles[held](x, y);
-        else this.show(this.nearest(([a, b]) => Math.hypot(a - x, b - y), 60));
-      });
-      for (const type of ["pointerup", "pointercancel"]) on(type, () => { held = null; });
       for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
       on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
       on("keydown", (event) => step(event, this.shown, this.read.length, (k) => this.show(k)));
     }
 
-    /* The place of the point, or of what is listed, for which `far` is least and below `most`, or -1. */
-    nearest(far, most, listed = this.read) {
-      return listed.reduce((best, point, k) => {
+    /* The place of the point for which `far` is least and below `most`, or -1. */
+    nearest(far, most) {
+      return this.read.reduce((best, point, k) => {
         const now = far(point);
         if (now < most) [best, most] = [k, now];
         return best;
@@ -176,12 +168,6 @@ const Moving = (() => {
       const how = { tabindex: 0, role: "group", "aria-label": `${name}: the arrow keys read its values` };
       for (const [name, value] of Object.entries(how)) this.picture.setAttribute(name, value);
       this.show(this.shown);
-    }
-
-    /* Where to press and drag: `act(x, y)` takes the place in the svg. `box`: a Panel, or its four sides. */
-    drag({ left, top, right, bottom }, act) {
-      const box = { x: left, y: top, width: right - left, height: bottom - top };
-      add(this.svg, "rect", { class: "handle", "data-handle": this.handles.push(act) - 1, ...box });
     }
 
     /* A slider; `text` says a value in words. Returns the input. */
@@ -216,29 +202,6 @@ const Moving = (() => {
       return button;
     }
 
-    /* A button that acts again and again, until `act` returns true or another control is used; none for
-     * readers who asked for less motion. */
-    repeat(label, act, pause) {
-      if (matchMedia("(prefers-reduced-motion: reduce)").matches) return null;
-      let timer = null;
-      const stop = () => {
-        clearInterval(timer);
-        timer = null;
-        button.textContent = label;
-        this.readout.setAttribute("aria-live", "polite");
-      };
-      const button = this.button(label, () => {
-        if (timer) { stop(); return; }
-        button.textContent = "Pause";
-        this.readout.setAttribute("aria-live", "off"); // not a word for every step
-        timer = setInterval(() => { if (act()) stop(); }, pause);
-      });
-      for (const type of ["pointerdown", "click", "input"]) {
-        this.live.addEventListener(type, ({ target }) => { if (timer && target !== button) stop(); });
-      }
-      return button;
-    }
-
     /* Words to press, some of them hidden, and a slider that hides and shows others at random: {group,
      * slider, hidden, choose, tell}. */
     masking(words, start) {
@@ -268,10 +231,13 @@ const Moving = (() => {
         const visible = shuffled(words.map((_, j) => j)).filter((j) => !made.hidden.includes(j));
         made.hidden = [...made.hidden, ...visible].slice(0, +slider.value);
       }, true); // before the figure is drawn
-      /* What stands there, and below a hidden word j the lines(j): [text, per cent or none, if right]. */
+      /* The visible words, and below a hidden word j the lines(j): [text, per cent or none, if right]. */
       made.tell = (now, lines) => cells.forEach(({ button, note }, j) => {
-        button.textContent = now[j];
-        button.setAttribute("aria-pressed", made.hidden.includes(j));
+        const masked = made.hidden.includes(j);
+        button.textContent = masked ? "\u00a0" : now[j];
+        if (masked) button.setAttribute("aria-label", `hidden word ${j + 1}`);
+        else button.removeAttribute("aria-label");
+        button.setAttribute("aria-pressed", masked);
         note.replaceChildren();
         for (const [text, chance, right] of made.hidden.includes(j) ? lines(j) : []) {
           const bar = { class: `guess ${right ? "right" : ""}`, style: `--chance: ${chance}%` };
@@ -289,7 +255,7 @@ const Moving = (() => {
       this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       this.svg.setAttribute("aria-label", label);
       this.svg.replaceChildren();
-      [this.read, this.handles] = [[], []];
+      this.read = [];
       return [this.svg, width];
     }
 
@@ -328,5 +294,5 @@ const Moving = (() => {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(load));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
-  return { kind, kinds, number, shuffled, steps, sum, mean, count, ticks, add, Panel };
+  return { kind, kinds, number, shuffled, steps, sum, mean, count, bits, curve, ticks, add, Panel };
 })();

@@ -104,14 +104,6 @@
     look();
     mark();
     land();
-    const play = document.querySelector("#play .moving-controls > button");
-    if (play) { // on the first page the game plays once when it is seen
-      new IntersectionObserver(([seen], watch) => {
-        if (!seen.isIntersecting) return;
-        watch.disconnect();
-        play.click();
-      }, { threshold: 1 }).observe(play);
-    }
   });
 
   // One button opens all folded code, and one at the end of a section or of its part the code there.

@@ -35,6 +35,8 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
     "#56B4E9",
     "#767676",
 )
+# Each way to hide tokens in training, wherever its runs are drawn
+SCHEMES = {"all sizes": BLUE, "weighted": PURPLE, "40%": ORANGE, "15%": GREEN, "80/10/10": RED}
 GRID = "#E2E2E2"
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
