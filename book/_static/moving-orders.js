@@ -51,7 +51,7 @@
         : "Nothing is uncovered.",
       closed ? `Every order ends at ${number(area)}, which is log p(x); the bars of ${some} add up to ${number(mean(ends))}.`
         : `Orders end between ${number(low)} and ${number(high)}: there is no single log p(x). The bars of ${some} add up `
-          + `to the mean of the ends, ${number(mean(ends))}; all bars to the area, ${number(area)}.`];
+          + `to the mean of their ends, ${number(mean(ends))}; those of all orders to the area, ${number(area)}.`];
       const wide = figure.width > 620;
       const [svg, width] = figure.sheet(wide ? 290 : 540, `Falling paths, and the steps of the curve. ${say.join(" ")}`);
       const part = (n) => (wide ? { left: n * width / 2, top: 0, width: width / 2, height: 290 }
