@@ -47,7 +47,8 @@ def areas(
 
     ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are
     of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
-    most for a row. Raises ValueError: an error that is not above 0, or fewer passes than the pilot takes.
+    most for a row, or half of its masks where these are fewer. Raises ValueError: an error that is not above
+    0, or fewer passes than the pilot takes.
     """
     check_passes(num_passes, error, max(map(least_passes, num_tokens.tolist())))
     edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
@@ -57,7 +58,12 @@ def areas(
         first, count = (part[blocks, rows][:, None] for part in (edges + 1, width))
         return ask(rows, first + np.minimum((places * count).astype(int), count - 1))
 
-    found = allocate(draw, width, error, num_passes - 1, generator=generator)
+    half = np.exp2(
+        np.minimum(num_tokens, 60) - 1
+    )  # of all masks, which the caller might ask instead
+    least = [*map(least_passes, num_tokens.tolist())]
+    most = np.minimum(num_passes, np.maximum(half, least)) - 1
+    found = allocate(draw, width, error, most, generator=generator)
     [long] = np.nonzero(num_tokens)
     found.mean[long] += ask(long, num_tokens[long, None])[:, 0]
     found.draws[long] += 1
@@ -80,12 +86,12 @@ def allocate(
     draw: Draw,
     width: np.ndarray,
     error: float,
-    most: int,
+    most: int | np.ndarray,
     *,
     pilot: int = PILOT,
     generator: Generator,
 ) -> Totals:
-    """The total of each row to a standard error of about `error`, in at most `most` draws: Totals.
+    """The total of each row to a standard error of about `error`, in at most `most` draws (a number or [N]): Totals.
 
     width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2])
     answers one value for each place in [0, 1) of its block, [P, 2]; a pair of places lies in one of equal
@@ -159,7 +165,7 @@ def _next_pairs(
     pairs: np.ndarray,
     reached: np.ndarray,
     error: float,
-    most: int,
+    most: int | np.ndarray,
 ) -> np.ndarray:
     """How many pairs the halves draw next from each block: whole numbers [half, B, N], none where enough are drawn."""
     share = np.divide(

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
@@ -13,11 +14,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from fakes import random_network
 
 from mptlml import __version__, draws
 from mptlml.text import MaskedLM, command, compare
-from mptlml.text.inputs import read_columns, read_texts
+from mptlml.text.inputs import Source, Text
 from mptlml.text.results import read_results
+from mptlml.text.sequences import is_spaced, tell_rare
+from mptlml.text.text_curves import Corpus
 
 LATIN, SHORT = "latin.txt", "short.txt"
 FILES = {
@@ -37,6 +41,14 @@ FILES = {
     "c.txt": b"the cat\na dog\nthe mat\n",
     "gap.txt": b"the cat\n\na dog\n\na\n",
     "e.tsv": b"",
+    "q.tsv": b"id\tgood\tbad\n1\tthe cat\ta dog\n",
+    "twice.csv": b"text,text\na,b\n",
+    "wide.csv": b"id,text\n1,a dog\n2,the cat, the dog\n",
+    "reads.txt": b"@r\nACGT\n+\nIIII\n",
+    "a.fasta": b'{"text": "the cat"}\n',
+    "one.txt": b'[\n{"text": "the cat"}\n]\n',
+    "all.jsonl": b'{"text": "the cat"}\na dog\n',
+    "piped.txt": b"id,text\n1,the cat\n",
     "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n",
 }
 
@@ -80,9 +92,31 @@ EARLY = [  # told before a model is loaded
     (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
     (["all.csv", "--column", "tekst"], "all.csv has the columns id, text: say which is meant"),
     (["all.csv", "--column", "0"], "all.csv has the columns id, text: say which is meant"),
-    (["all.csv", "--column", "3"], "line 2 of all.csv has 2 columns, too few for 3"),
-    (["p.tsv", "--columns", "1", "3"], "line 2 of p.tsv has 2 columns, too few for 1 and 3"),
-    (["open.tsv", "--column", "1"], "open.tsv is no table: line 2"),
+    (["all.csv", "--column", "3"], "all.csv has the columns id, text: say which is meant"),
+    (
+        ["p.tsv", "--columns", "1", "3"],
+        "p.tsv has the columns the mat, the cat: say which is meant",
+    ),
+    (["open.tsv", "--quotes"], "open.tsv is no table: line 2"),
+    (
+        ["q.tsv"],
+        "q.tsv has the columns id, good, bad: say which is meant, by --column or --columns",
+    ),
+    (["twice.csv", "--column", "text"], "twice.csv has two columns 'text'"),
+    (["wide.csv", "--column", "text"], "line 3 of wide.csv has 3 columns, not 2"),
+    (["reads.txt"], "reads.txt looks like FASTQ: say how"),
+    (
+        ["a.fasta"],
+        "a.fasta looks like jsonl, not fasta: say how it is to be read, by --format lines",
+    ),
+    (["one.txt"], "one.txt looks like one JSON value over several lines"),
+    (["all.jsonl", "--column", "text"], "line 2 of all.jsonl is no object of JSON"),
+    (["piped.txt"], "piped.txt has the columns id, text: say which is meant, by --column"),
+    ([SHORT, "--windows"], "--windows reads texts for --pseudo-log-likelihood"),
+    (
+        [SHORT, "--pseudo-log-likelihood", "--error", "1"],
+        "--pseudo-log-likelihood leaves out areas",
+    ),
     (["no.fa"], "line 1 is no FASTA"),
     (["torn.gz"], "torn.gz is a damaged archive"),
     ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
@@ -111,13 +145,12 @@ EARLY = [  # told before a model is loaded
     ([SHORT, "--curve", "c.svg", "--error", "1"], "leave out --curve"),
     ([SHORT, "--passes", "99"], "--passes bounds what --error takes"),
     ([SHORT, "--error", "1", "--sizes", "2"], "--error takes the place of --sizes and --masks"),
-    (["a.txt", "c.txt", "--columns", "1", "2"], "--columns names those of one table"),
     ([SHORT, "--device", "meta"], "--device meta is not on this machine"),
     ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
     ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
     (["a.txt", "c.txt", "-o", "a.txt"], SAME),
     (["c.txt", SHORT], "c.txt holds 3 texts, short.txt 2"),
-    (["e.tsv"], "e.tsv holds no pair"),
+    (["e.tsv"], "e.tsv holds no text"),
     (["c.txt", "gap.txt"], "line 2 of c.txt would be compared with line 3 of gap.txt"),
 ]
 LATE = [  # told before the model is asked
@@ -152,7 +185,7 @@ LATE = [  # told before the model is asked
     ),
     ([SHORT, "--model", "torn"], "--model torn cannot be used"),
     ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
-    (["p.tsv"], "line 2, first text: the tokenizer does not know '50'"),
+    (["p.tsv", "--no-header"], "line 2, first text: the tokenizer does not know '50'"),
     (["c.txt", "b.txt"], "line 2, second text: the tokenizer does not know '50'"),
 ]
 
@@ -177,7 +210,7 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(
     monkeypatch.setattr(
         f"mptlml.text.MaskedLM.{step}", lambda *_, **__: pytest.fail("work has begun")
     )
-    one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv"} else "score"
+    one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv", "q.tsv"} else "score"
     with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
         here(one, *words)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
@@ -270,81 +303,200 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
 
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
-CELLS = [(2, "the cat\nsat", None), (5, "a dog", None)]
+CELLS = [(2, "the cat\nsat"), (5, "a dog")]
 FASTA = b"\r>one\xe2\x80\xa8of two\nEV\nQL\n\n>\nK\n>none\n"
-READ = [(2, "E V Q L", "one"), (6, "K", "")]
-PLAIN = [(1, "the cat", None), (2, "a dog", None)]
+READ = [(2, "EVQL"), (6, "K")]
+PLAIN = [(1, "the cat"), (2, "a dog")]
+LINES = b'{"a": "the cat", "UID": 1}\n\n{"a": "a dog", "UID": 2}\n'
+OBJECTS = [(1, "the cat"), (3, "a dog")]
+QUOTED = b'1\t"the cat\n2\ta dog"\n3\tthe mat\n'
+ROWS = [(1, '"the cat'), (2, 'a dog"'), (3, "the mat")]
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "how", "found"),
+    ("name", "content", "how", "columns", "found"),
     [
+        ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, None, [(1, "the cat"), (3, " a dog")]),
+        ("t.csv.GZ", gzip.compress(TABLE, mtime=0), {}, ['te"xt'], CELLS),
+        ("t.csv", TABLE, {}, ["2"], CELLS),  # not its header
+        ("t.csv", b"2,1\nthe cat,x\n", {}, ["2"], [(2, "the cat")]),  # a name before a number
+        ("t.csv", b"id;text\n1;a, b\n", {}, ["text"], [(2, "a, b")]),
+        ("t.tsv", b"the cat\t1\na dog\t2\n", dict(header=False), ["1"], PLAIN),
+        ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", {}, ["2"], [(3, "a dog")]),
+        ("t.txt", b"x\nthe cat\n", {}, ["x"], [(2, "the cat")]),
+        ("-", b"id,text\n1,the cat\n", {}, ["text"], [(2, "the cat")]),
+        ("t.tsv", QUOTED, dict(header=False), ["2"], ROWS),
+        (
+            "t.tsv",
+            QUOTED,
+            dict(header=False, quotes=True),
+            ["2"],
+            [(1, "the cat\n2\ta dog"), ROWS[2]],
+        ),
         (
             "t.txt",
-            b"\xef\xbb\xbfthe cat\r\n\n a dog ",
-            {},
-            [(1, "the cat", None), (3, " a dog", None)],
+            QUOTED,
+            dict(format="lines"),
+            None,
+            [(1, '1\t"the cat'), (2, '2\ta dog"'), (3, "3\tthe mat")],
         ),
-        ("t.csv.GZ", gzip.compress(TABLE, mtime=0), dict(column='te"xt'), CELLS),
-        ("t.csv", TABLE, dict(column="2"), CELLS),  # not its header
-        ("t.tsv", b"the cat\t1\na dog\t2\n", dict(column="1", header=False), PLAIN),
-        ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", dict(column="2"), [(3, "a dog", None)]),
+        ("t.fa", FASTA, {}, None, READ),
+        ("t.txt", FASTA, {}, None, READ),
+        ("-", FASTA, {}, None, READ),
+        ("t.FAA", FASTA, {}, None, READ),
+        ("t.jsonl", LINES, {}, ["a"], OBJECTS),
+        ("t.txt", LINES, {}, ["a"], OBJECTS),
+        ("-", LINES, {}, ["1"], OBJECTS),
         (
-            "t.csv",
-            b"2,1\nthe cat,x\n",
-            dict(column="2"),
-            [(2, "the cat", None)],
-        ),  # a name before a number
-        ("t.fa", FASTA, {}, READ),
-        ("t.fas", FASTA, {}, READ),
-        ("t.FAA", FASTA, {}, READ),
-        ("-", b"the cat\na dog\n", {}, PLAIN),
+            "t.jsonl",
+            LINES,
+            dict(format="lines"),
+            None,
+            [(1, LINES.decode().split("\n")[0]), (3, LINES.decode().split("\n")[2])],
+        ),
+        ("-", b"the cat\na dog\n", {}, None, PLAIN),
     ],
 )
 def test_texts_are_read_from_files_of_several_kinds(
-    tmp_path, monkeypatch, name, content, how, found
+    tmp_path, monkeypatch, name, content, how, columns, found
 ):
     monkeypatch.chdir(tmp_path)
     if name == "-":
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     else:
         Path(name).write_bytes(content)
-    assert read_texts(Path(name), **how) == found
+    assert [text[:2] for [text] in Source(Path(name), **how).texts(columns)] == found
 
 
-def test_two_columns_of_a_table_are_pairs(tmp_path):
-    path = tmp_path / "t.csv"
+def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
+    path, said = tmp_path / "t.csv", []
     path.write_bytes(TABLE)
-    assert [*read_columns(path, ["more", "id;"])] == [
-        (2, ["x", "1"]),
-        (5, ["y", "2"]),
-        (6, ["z", "3"]),
-    ]
-    assert next(read_columns(path, ["3", "1"], header=False)) == (1, ["more", "id;"])
+    source = Source(path, say=said.append)
+    first, *_, last = source.texts(["more", "id;"], given='te"xt')
+    assert first == ((2, "x", None, "the cat\nsat", {}), (2, "1", None, "the cat\nsat", {}))
+    assert last[0].line == 6 and source.counts == {}
+    [_, [second]] = source.texts(['te"xt'])
+    assert second == (5, "a dog", None, "", {"id;": "2", "more": "y"}) and source.counts == {
+        "empty": 1
+    }
+    assert "names the columns id;, te" in said[0] and "1 rows go over several lines" in said[1]
+    path.with_suffix(".fa").write_bytes(FASTA)
+    assert [text.name for [text] in Source(path.with_suffix(".fa")).texts()] == ["one", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.txt", FASTA, "is read as fasta"),
+        ("t.txt", LINES, "is read as jsonl"),
+        ("t.txt", b"id,text\n1,a\n", "is read as csv"),
+        ("t.tsv", b'text\n"a"\n', "quotes around cells of 1 rows are read as they stand"),
+    ],
+)
+def test_what_could_be_meant_otherwise_is_told(tmp_path, name, content, said):
+    told, path = [], tmp_path / name
+    path.write_bytes(content)
+    with suppress(ValueError):
+        Source(path, say=told.append).texts()
+    assert said in " ".join(told)
+
+
+def kmers(words):
+    """A tokenizer of sequences: of single letters or of pieces, as `words` are."""
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return transformers.BertTokenizer(
+        {word: k for k, word in enumerate(names + words)}, do_lower_case=False
+    )
+
+
+PIECES, SINGLE = ["ATT", "##CCG", "A", "T", "C", "G"], ["A", "T", "C", "G", "-"]
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "name", "spaced"),
+    [
+        (SINGLE, "ATTCCG", None, True),
+        (SINGLE, "A T T C C G", None, False),  # as it stands
+        (PIECES, "ATTCCG", "one", None),
+        (PIECES, "ATTCCG", None, None),
+        ([*PIECES[:2], "T"], "ATTCCG", None, False),
+        (SINGLE, "the cat", None, False),
+        (SINGLE, "unhappy", None, False),
+        (SINGLE, "unhappy", "one", False),
+    ],
+)
+def test_a_sequence_is_read_as_the_tokenizer_knows_it(words, text, name, spaced):
+    """In files of every kind alike; where it knows both ways, it has to be said."""
+    tokenizer, texts = kmers(words), [Text(3, text, name)]
+    if spaced is None:
+        with pytest.raises(
+            ValueError, match="line 3: .*'ATTCCG' as it stands .2 tokens. and letter by letter .6"
+        ):
+            is_spaced(tokenizer, texts, None)
+    else:
+        assert is_spaced(tokenizer, texts, None) is spaced
+    for letters in ("joined", "spaced"):
+        assert is_spaced(tokenizer, texts, letters) is (letters == "spaced")
+
+
+def test_letters_that_networks_hardly_met_are_told():
+    for texts, letters in (
+        (["ACG-N"], "-N"),
+        (["EVXL", "MK"], "X"),
+        (["the cat-X"], ""),
+        (["mkvl"], ""),
+    ):
+        told = []
+        tell_rare([Text(k, text) for k, text in enumerate(texts, 1)], told.append)
+        assert "".join(message[1] for message in told) == letters
+
+
+def test_advice_has_no_blank_that_the_tool_put_in(tmp_path):
+    """The letter, its place, what to do: also under a tokenizer that tells no places, such as ESM's."""
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"ACDE", "<mask>"]))
+    tokenizers = [kmers([*"ACDE"]), transformers.EsmTokenizer(str(path))]
+    for tokenizer, spaced in zip(tokenizers, (True, False), strict=True):
+        lm = random_network(tokenizer, spaced=spaced)
+        assert lm.tokenise("ACDE") == lm.tokenise("A C D E")
+        with pytest.raises(
+            ValueError, match="know 'J', token 5 of 6 in 'ACDEJA'.*: correct the text"
+        ) as refused:
+            lm.tokenise("ACDEJA")
+        assert len(str(refused.value)) < 240
 
 
 def test_what_cannot_be_scored_is_left_out_where_that_is_said(here, lm, capsys):
     """By its number: an unknown word, and a row that is too short. Token scores stand beside the rest."""
-    Path("t.csv").write_text("id,text\n1,the cat\n2,50\n4\n3,a dog sat\n")
-    here("score", "t.csv", "--column", "text", "--skip", "--tokens", "--orders", "0")
-    said = capsys.readouterr().err
+    Path("t.csv").write_text("id,text\n1,the cat\n2,50\n4\n5,\n3,a dog sat\n")
+    here("score", "t.csv", "--column", "text", "--skip", "--tokens")
+    out, said = capsys.readouterr()
     assert re.search("left out: line 3: .* does not know '50'.*say --allow-unknown", said)
-    assert "left out: line 4 of t.csv has 1 columns" in said and said.count("left out") == 2
+    assert "left out: line 4 of t.csv has no text in text" in said and said.count("left out") == 2
     first, second = read_results(Path("s.jsonl"))
-    assert (first["line"], second["line"], second["text"]) == (2, 5, "a dog sat")
+    assert (first["line"], second["line"], second["text"]) == (2, 6, "a dog sat")
+    assert second["id"] == "3" and out.endswith("  2 skipped, 1 empty\n")
     for key, later in (("token_scores", "none"), ("left_to_right", "all")):
         found = lm.token_scores("a dog sat", later)
         assert second["spellings"] == found.tokens
         assert second[key] == pytest.approx(found.scores.tolist(), abs=1e-6)
-    assert json.loads(Path("s.settings.json").read_text())["tokens"] is True
+    settings = json.loads(Path("s.settings.json").read_text())
+    assert settings["tokens"] is True and settings["read"]["counts"] == {"skipped": 2, "empty": 1}
 
 
 def test_the_command_compares_pairs(here, lm, capsys):
     usual = ["--passes", "300", "--skip", "--given", "the cat"]
     here("compare", "b.txt", "c.txt", "-o", "s.jsonl", *usual)
     said = capsys.readouterr()
-    here("compare", "p.tsv", *usual)
-    assert capsys.readouterr().out.splitlines()[0].startswith("2 pairs, ")
+    for columns in ([], ["--columns", "1", "2"]):  # said or not, the same rows
+        here("compare", "p.tsv", "--no-header", *columns, *usual)
+        assert capsys.readouterr().out.splitlines()[0].startswith("2 pairs, ")
+        here("compare", "p.tsv", *columns, *usual)
+        said_once = capsys.readouterr()
+        assert (
+            said_once.out.startswith("1 pairs, ")
+            and said_once.err.count("names the columns the mat, the c") == 1
+        )
     Path("q.csv").write_text("one,two\n" + Path("p.tsv").read_text().replace("\t", ","))
     here("compare", "q.csv", "-o", "back.jsonl", "--columns", "2", "1", *usual)
     there, back = (read_results(Path(name)) for name in ("s.jsonl", "back.jsonl"))
@@ -367,12 +519,53 @@ def test_the_command_compares_pairs(here, lm, capsys):
         assert (
             f"{pair.difference:.2f} +- {pair.error:.2f}{chr(10) if pair.sure else ends}" in said.out
         )
-    signs = np.sign(
-        [[pair.difference, pair.pseudo_log_likelihood, pair.left_to_right] for pair in found]
+    share = np.mean([pair.left_to_right > 0 for pair in found])
+    assert re.search(rf"first likelier by left to right +{share:.1%}", said.out)
+
+
+def test_what_is_one_text_to_the_tokenizer_is_a_tie(here, capsys):
+    Path("t.tsv").write_text("the  cat\tThe cat\nthe cat sat\ta dog\nthe cat\tthe cat \n")
+    here("compare", "t.tsv", "--no-header", "-o", "s.jsonl")
+    said, lines = capsys.readouterr().out, read_results(Path("s.jsonl"))
+    assert [line["difference"] == line["passes"] == 0 for line in lines] == [True, False, True]
+    assert "line 1: 0.00 +- 0.00, a tie" in said and "ties, one text to the tokenizer: 2" in said
+    assert (
+        "sure at 0.95: 1" in said and "first likelier by area                             " in said
     )
-    alike = np.mean(signs[:, 0] == signs[:, 1])
-    assert re.search(rf"alike by area and pseudo-log-likelihood +{alike:.1%}", said.out)
-    assert re.search(rf"first likelier by left to right +{(signs[:, 2] > 0).mean():.1%}", said.out)
+    here("compare", "t.tsv", "--no-header", "-o", "s.jsonl", "--area-alone", "--overwrite")
+    assert "and 0 of other scores" in capsys.readouterr().out
+    assert read_results(Path("s.jsonl"))[1]["left_to_right"] is None
+
+
+def test_the_pseudo_log_likelihood_alone_is_a_pass_per_token(here, lm, capsys):
+    Path("t.jsonl").write_text(
+        '{"text": "cat sat", "before": "the"}\n{"text": "a dog", "before": ""}\n'
+    )
+    words = ["--column", "text", "--context", "before", "--pseudo-log-likelihood"]
+    here("score", "t.jsonl", *words)
+    found, said = read_results(Path("s.jsonl")), capsys.readouterr().out
+    known = [
+        lm.given("the").pseudo_log_likelihood(["cat sat"]),
+        lm.pseudo_log_likelihood(["a dog"]),
+    ]
+    assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(
+        [*map(float, known)], abs=1e-5
+    )
+    assert found[0]["given"] == "the" and "area" not in found[0]
+    nats = -sum(known).item() / 4
+    assert f"or {nats / np.log(2):.3f} bits; pseudo-perplexity {np.exp(nats):.2f}" in said
+
+
+def test_a_text_that_is_too_long_is_read_through_windows(here, lm, capsys):
+    text = " ".join("the cat sat on a mat".split() * 90)
+    Path("t.txt").write_text(text + "\na dog\n")
+    here("score", "t.txt", "--pseudo-log-likelihood", "--windows")
+    [line, short] = read_results(Path("s.jsonl"))
+    ids = torch.tensor(lm.tokenise(text))
+    middle = lm.single_scores(Corpus([ids[10:520]]))[0][255]
+    assert lm.single_scores(Corpus([ids]))[0][265].item() == pytest.approx(middle.item(), abs=1e-5)
+    assert (line["tokens"], line["windows"], short["windows"]) == (540, 31, 1)
+    assert "1 read through windows" in capsys.readouterr().out
 
 
 def test_a_missing_drawing_library_is_told_before_work_starts(here, tmp_path, monkeypatch):

@@ -175,7 +175,7 @@ def nudge(net):
         (lambda net: setattr(net, "suffix", []), "other settings"),
         (
             lambda net: setattr(
-                net, "encode", lambda text, truncate: type(net).encode(net, text).flip(0)
+                net, "encode", lambda text, **how: type(net).encode(net, text).flip(0)
             ),
             "another text on line 1, in another place, or by another tokenizer",
         ),
@@ -351,8 +351,48 @@ def test_scores_that_are_no_numbers_are_refused(lm, tmp_path, value):
     """Of a network whose training went wrong."""
     net = copy.deepcopy(lm)
     net.model.get_output_embeddings().bias.data.fill_(-value)
-    with pytest.raises(ValueError, match="are NaN|no finite score for line 1"):
+    with pytest.raises(ValueError, match="line 1: .*(are NaN|no finite score)"):
         score(net, tmp_path / "s.jsonl", TEXTS[:1])
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+@pytest.mark.parametrize("how", [{}, dict(error=1.0, num_passes=99), dict(single=True)])
+def test_a_text_without_a_finite_answer_names_its_line_and_can_be_left_out(
+    lm, tmp_path, value, how
+):
+    """What was written before it stays, a run goes on past it, and it changes no other line."""
+    net, path, told = copy.deepcopy(lm), tmp_path / "s.jsonl", []
+    word = net.tokenizer.convert_tokens_to_ids("ran")
+    head = net.model.get_output_embeddings()
+    head.register_forward_hook(lambda *given: given[2].index_fill(-1, torch.tensor(word), value))
+    texts = ["the cat sat on a mat the"] * (UNIT + 4)
+    if math.isinf(value):
+        texts[UNIT + 1] = "the cat sat on a mat ran"
+        with pytest.raises(ValueError, match=f"line {UNIT + 2}: "):
+            score(net, path, texts, **how)
+        assert len(read_results(path)) == UNIT
+        score(net, path, texts, resume=True, left_out=told.append, **how)
+        lines = [line["line"] for line in read_results(path)]
+        assert lines == [k for k in range(1, UNIT + 5) if k != UNIT + 2] and len(told) == 1
+        whole = path.read_bytes()
+        score(net, path, texts, resume=True, left_out=told.append, **how)
+        assert path.read_bytes() == whole
+    else:  # it answers nothing at all
+        score(net, path, texts, left_out=told.append, **how)
+        assert read_results(path) == [] and len(told) == UNIT + 4
+
+
+def test_what_comes_with_a_text_is_in_its_line(lm, tmp_path):
+    """Names and other columns; one that is called as a field of the results has _ behind its name."""
+    text = Text(3, "the cat", "one", "a dog", {"UID": "x", "area": "2.5"})
+    path = score(lm, tmp_path / "s.jsonl", [text], about=dict(read=dict(format="csv")))
+    [line] = read_results(path)
+    known = dict(name="one", given="a dog", UID="x", area_="2.5")
+    assert known.items() <= line.items()
+    assert line["area"] == pytest.approx(
+        lm.given("a dog").exact_curve("the cat").area().mean, abs=1e-5
+    )
+    assert json.loads(settings_file(path).read_text())["read"] == {"format": "csv"}
 
 
 def test_results_without_orders_or_errors_are_valid_json(lm, tmp_path):
@@ -371,6 +411,18 @@ def test_results_without_orders_or_errors_are_valid_json(lm, tmp_path):
     )
     assert one.startswith("1 text, 18 tokens") and "nan" not in one + said and "+-" not in one
     path = compare_corpus(
-        lm, PAIRS[:1], Output(tmp_path / "p.jsonl"), num_passes=208, level=1 - 1e-9
+        lm, PAIRS[4:5], Output(tmp_path / "p.jsonl"), num_passes=208, level=1 - 1e-9
     )
     assert json.loads(path.read_text(), parse_constant=pytest.fail)["high"] is None
+
+
+def test_exact_where_exact_is_cheaper(lm, tmp_path):
+    """Never a sample where all masks are few, nor one of no end where they fit into the passes."""
+    texts = [" ".join((WORDS * 2)[:length]) for length in (8, 9, 10, 12)]
+    lines = read_results(score(lm, tmp_path / "s.jsonl", texts, error=1e-9, num_passes=2000))
+    assert lines[0]["passes"] == 255
+    for text, line in zip(texts[:3], lines, strict=False):
+        assert line["area"] == pytest.approx(lm.exact_curve(text).area().mean, abs=1e-6)
+        assert line["area_error"] == 0 and line["error_reached"]
+        assert line["passes"] <= 1.5 * 2 ** line["tokens"]
+    assert lines[3]["area_error"] > 0 and lines[3]["passes"] <= 2000

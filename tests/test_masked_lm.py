@@ -520,7 +520,7 @@ PERCEIVER = dict(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per
             transformers.PerceiverForMaskedLM,
             PERCEIVER,
             TOKENIZER,
-            "PerceiverForMaskedLM has no table of word",
+            "PerceiverForMaskedLM answers with shape .*take an encoder",
         ),
         (
             transformers.NystromformerForMaskedLM,
@@ -663,7 +663,7 @@ def test_roberta_counts_positions_from_behind_padding():
         (
             "EVQLVEVE",
             False,
-            "does not know 'EVQLVEVE', token 1 of 1.*: if its words are single letters, write",
+            "does not know 'EVQLVEVE', token 1 of 1.*: if its words are single letters, say",
         ),
         (
             "E V X L",

@@ -1,7 +1,10 @@
 """Scores of tokens, and models that come with code of their own or from a place in a repository."""
 
+import copy
 import json
+import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -213,3 +216,89 @@ def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
     assert torch.equal(
         inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"])
     )
+
+
+class Llada(torch.nn.Module):
+    """As networks with code of their own may be: logits, and no more than `takes` of what others have."""
+
+    def __init__(self, base, shift=0):
+        super().__init__()
+        self.base, self.config, self.shift, self.dtype = base, base.config, shift, base.dtype
+
+    def forward(self, input_ids, attention_mask=None):
+        logits = self.base(input_ids, attention_mask=attention_mask).logits
+        return SimpleNamespace(logits=logits.roll(-self.shift, 1))
+
+
+class Mdlm(Llada):
+    def get_input_embeddings(self):
+        raise NotImplementedError
+
+    def forward(self, input_ids):
+        return super().forward(input_ids).logits
+
+
+class Timed(Llada):
+    def forward(self, input_ids, timesteps):
+        return super().forward(input_ids)
+
+
+@pytest.mark.parametrize("kind", [Llada, Mdlm])
+def test_a_network_is_judged_by_what_it_does(lm, kind):
+    """Without tables of embeddings, a mask token of the tokenizer's, or an attention mask."""
+    tokenizer = copy.deepcopy(lm.tokenizer)
+    tokenizer.mask_token = None
+    net = MaskedLM(kind(lm.model), tokenizer, mask_token="[MASK]")
+    texts = ["the cat sat", "a dog ran on the mat"]
+    assert net.pseudo_log_likelihood(texts).tolist() == pytest.approx(
+        lm.pseudo_log_likelihood(texts).tolist(), abs=1e-5
+    )
+    assert MaskedLM(kind(lm.model), tokenizer, mask_token=lm.mask_id).mask_id == lm.mask_id
+    with pytest.raises(ValueError, match="special tokens such as .MASK."):
+        net.encode("the [MASK] sat")
+
+
+@pytest.mark.parametrize(
+    ("net", "token", "message"),
+    [
+        (lambda model: Llada(model), None, "no mask token.*mask_token="),
+        (lambda model: Llada(model), "[HOLE]", "mask_token '.HOLE.' is none of the model's"),
+        (lambda model: Llada(model), 10**6, "mask_token 1000000 is none of the model's"),
+        (lambda model: Timed(model), "[MASK]", "wants timesteps beside the tokens"),
+        (lambda model: Llada(model, shift=1), "[MASK]", "for the next token .shifted logits"),
+        (lambda model: Llada(model.base_model), "[MASK]", "logits"),
+    ],
+)
+def test_a_network_that_does_something_else_is_refused(lm, net, token, message):
+    tokenizer = copy.deepcopy(lm.tokenizer)
+    tokenizer.mask_token = None
+    with pytest.raises((ValueError, AttributeError), match=message):
+        MaskedLM(net(lm.model), tokenizer, mask_token=token)
+
+
+def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
+    """As one that was made of a causal network: what it sees, it answers one place early."""
+
+    class Dream(Llada):
+        def forward(self, input_ids, attention_mask=None):
+            found = super().forward(input_ids, attention_mask).logits
+            ahead = torch.nn.functional.one_hot(input_ids.roll(-1, 1), found.shape[-1])
+            return SimpleNamespace(
+                logits=found + 9 * ahead * (input_ids.roll(-1, 1) != lm.mask_id)[..., None]
+            )
+
+    with pytest.raises(ValueError, match="shifted logits"):
+        MaskedLM(Dream(lm.model), lm.tokenizer)
+
+
+def test_a_network_that_was_saved_in_half_precision_says_so(folder, lm, tmp_path):
+    copy.deepcopy(lm.model).half().save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match="computes in float16, as it was saved: float32=True"):
+        half = MaskedLM.from_pretrained(str(tmp_path))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        single = MaskedLM.from_pretrained(str(tmp_path), float32=True)
+    scores = [net.pseudo_log_likelihood(["the cat sat"]).item() for net in (half, single, lm)]
+    assert abs(scores[1] - scores[2]) < 0.01 and scores[0] != scores[1]
+    assert single.model.dtype == torch.float32

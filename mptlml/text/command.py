@@ -9,11 +9,12 @@ Several processes share the scoring where a launcher starts them, and a killed o
 """
 
 import argparse
-import itertools
 import math
 import os
 import sys
 import tempfile
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,10 +28,11 @@ from .. import __version__
 from ..extras import needs
 from ..files import replacing
 from .corpus_scores import compare_corpus, mean_curve, score_corpus
-from .inputs import STDIN, LeftOut, Text, is_plain, read_columns, read_texts
+from .inputs import FORMATS, STDIN, LeftOut, Source, Text
 from .masked_lm import MaskedLM
 from .pairs import LEAST_PASSES
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
+from .sequences import LETTERS, is_spaced, tell_rare
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {
@@ -39,6 +41,11 @@ SAID = {
     "overwrite=True": "--overwrite",
     "say truncate=True, or cut a corpus with blocks()": "or say --truncate",
     "say which is meant": "say which is meant, by --column or --columns",
+    "spaced=True": "--letters spaced",
+    "mask_token=": "--mask-token",
+    "float32=True": "--float32",
+    "windows=True reads single=True": "--windows reads --pseudo-log-likelihood",
+    "truncate=True or tokens=True": "--truncate or --tokens",
 }
 PICTURES = (".svg", ".png", ".pdf")
 BFLOAT16 = (
@@ -92,62 +99,104 @@ def _run(given: argparse.Namespace) -> None:
             "launcher, with --resume, brings them together."
         )
         return
-    print(given.summary(given, results))
+    print("\n".join([given.summary(given, results), *_told(given, results)]))
     if given.curve:
         _draw(results, given.curve)
 
 
 def _measure(given: argparse.Namespace, output: Output) -> Path:
     """What can be refused is refused before the model is loaded, or else before it is asked."""
-    left_out = (
-        (lambda text: print(_in_words(f"left out: {text}"), file=sys.stderr))
-        if given.skip
-        else None
-    )
     _check_options(given)
     _check_paths(given, output)
     _check_device(given.device)
     if output.parts > 1 and (given.texts == STDIN or given.output is None):
         raise ValueError("several processes share files alone: give a file of texts, and --output")
-    items = given.read(given, left_out)
+    given.counts = Counter()
+    items = given.read(given)
     if given.curve:
         with needs("text"):
             import matplotlib.figure  # noqa: F401  (before the work, not after it)
-    lm = _load(given)
+    lm = _load(given, [text for texts in items for text in texts])
     options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
-    return given.measure(lm, items, output, **options | {"left_out": left_out})
+    read = dict(
+        letters=LETTERS[lm.spaced],
+        columns=given.columns,
+        context=given.context,
+        header=given.header,
+        counts=given.counts,
+    )
+    options |= dict(left_out=_left_out(given), about=dict(read=read))
+    return given.measure(lm, [*map(given.item, items)], output, **options)
 
 
-def _read_texts(given: argparse.Namespace, left_out: LeftOut | None) -> list[Text]:
-    return read_texts(given.texts, given.column, header=given.header, left_out=left_out)
+def _say(text: str) -> None:
+    print(_in_words(text), file=sys.stderr)
 
 
-def _read_pairs(given: argparse.Namespace, left_out: LeftOut | None) -> list[tuple[Text, Text]]:
+def _left_out(given: argparse.Namespace) -> LeftOut | None:
+    """Who counts and tells what cannot be scored, with --skip."""
+
+    def left_out(text: str) -> None:
+        given.counts["skipped"] += 1
+        _say(f"left out: {text}")
+
+    return left_out if given.skip else None
+
+
+def _told(given: argparse.Namespace, lines: Sequence[Line]) -> list[str]:
+    """What was left out or changed, for the summary."""
+    windows = sum(line.get("windows", 1) > 1 for line in lines)
+    numbers = [
+        f"{given.counts['skipped']} skipped",
+        f"{given.counts['empty']} empty",
+        f"{sum(line['cut_tokens'] > 0 for line in lines)} cut",
+        f"{windows} read through windows",
+    ]
+    numbers = [number for number in numbers if not number.startswith("0 ")]
+    return [f"  {', '.join(numbers)}"] if numbers else []
+
+
+def _source(given: argparse.Namespace, path: Path) -> Source:
+    return Source(
+        path,
+        given.format,
+        given.header,
+        given.quotes,
+        left_out=_left_out(given),
+        say=_say,
+        counts=given.counts,
+    )
+
+
+def _read_texts(given: argparse.Namespace) -> list[tuple[Text, ...]]:
+    return _source(given, given.texts).texts(given.columns, given=given.context)
+
+
+def _read_pairs(given: argparse.Namespace) -> list[tuple[Text, ...]]:
     """The two texts of each pair. Raises ValueError: files that do not go together, no pair."""
     if given.other is None:
-        header, columns = given.header and given.columns is not None, given.columns or ["1", "2"]
-        rows = read_columns(given.texts, columns, header=header, left_out=left_out)
-        found = [
-            (Text(row.line, row.cells[0].rstrip()), Text(row.line, row.cells[1].rstrip()))
-            for row in rows
-        ]
-        if not found:
-            raise ValueError(f"{given.texts} holds no pair")
-        return found
-    firsts, seconds = read_texts(given.texts), read_texts(given.other)
+        return _source(given, given.texts).texts(given.columns, count=2, given=given.context)
+    firsts, seconds = (
+        _source(given, path).texts(column and [column], given=given.context)
+        for path, column in zip(
+            (given.texts, given.other), given.columns or [None] * 2, strict=True
+        )
+    )
     if len(firsts) != len(seconds):
         raise ValueError(
             f"{given.texts} holds {len(firsts)} texts, {given.other} {len(seconds)}: "
             "the first of each are a pair, and so on"
         )
-    pairs = [*zip(firsts, seconds, strict=True)]
+    pairs = [(one, other) for [one], [other] in zip(firsts, seconds, strict=True)]
     for one, other in pairs:
-        if one.line != other.line and is_plain(given.texts) and is_plain(given.other):
+        if one.line != other.line and one.name is None is other.name:
             raise ValueError(
                 f"line {one.line} of {given.texts} would be compared with line {other.line} of "
-                f"{given.other}: give both files the same blank lines"
+                f"{given.other}: give both files the same lines"
             )
-    return pairs
+        if one.name != other.name:
+            _say(f"{one.name!r} is compared with {other.name!r}")
+    return [*pairs]
 
 
 def _in_words(message: str) -> str:
@@ -182,8 +231,12 @@ def _check_options(given: argparse.Namespace) -> None:
         )
     if given.error is not None and said & {"sizes", "masks"}:
         raise ValueError("--error takes the place of --sizes and --masks: leave them out")
-    if given.other is not None and given.columns:
-        raise ValueError("--columns names those of one table: leave out the second file")
+    if given.windows and not given.single:
+        raise ValueError("--windows reads texts for --pseudo-log-likelihood alone: give that too")
+    if given.single and (given.curve or given.error is not None or given.num_orders):
+        raise ValueError(
+            "--pseudo-log-likelihood leaves out areas: leave out --curve, --error and --orders"
+        )
 
 
 def _check_paths(given: argparse.Namespace, output: Output) -> None:
@@ -238,7 +291,7 @@ def _check_device(name: str) -> None:
         raise ValueError(f"--device {name} is not on this machine, which has {there}") from None
 
 
-def _load(given: argparse.Namespace) -> MaskedLM:
+def _load(given: argparse.Namespace, texts: Sequence[Text]) -> MaskedLM:
     """The model of a name or folder. Raises ValueError, whatever is wrong with it."""
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
@@ -248,7 +301,8 @@ def _load(given: argparse.Namespace) -> MaskedLM:
             "give the folder that holds config.json and the weights"
         )
     try:
-        with _quiet_transformers():  # what is missing is said once, below
+        with _quiet_transformers(), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
             lm = MaskedLM.from_pretrained(
                 given.model,
                 dtype=torch.bfloat16 if given.bfloat16 else None,
@@ -260,6 +314,8 @@ def _load(given: argparse.Namespace) -> MaskedLM:
                         "trust_remote_code",
                         "batch_tokens",
                         "allow_unknown",
+                        "float32",
+                        "mask_token",
                     )
                 },
             )
@@ -272,6 +328,12 @@ def _load(given: argparse.Namespace) -> MaskedLM:
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
         raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
+    for message in dict.fromkeys(
+        str(each.message) for each in told if each.category is UserWarning
+    ):
+        _say(message)
+    lm.spaced = is_spaced(lm.tokenizer, texts, given.letters)
+    tell_rare(texts, _say)
     try:
         return lm.given(given.given) if given.given else lm
     except ValueError as error:
@@ -315,15 +377,27 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     score = commands.add_parser("score", help="score the texts of a file")
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
-    score.set_defaults(measure=score_corpus, read=_read_texts, summary=_summary, other=None)
-    pairs.set_defaults(
-        measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs, curve=None, error=None
+    for one in (score, pairs):
+        one.set_defaults(
+            other=None,
+            curve=None,
+            error=None,
+            single=False,
+            windows=False,
+            num_orders=0,
+            item=tuple,
+            columns=None,
+        )
+    score.set_defaults(
+        measure=score_corpus, read=_read_texts, summary=_summary, item=lambda texts: texts[0]
     )
+    pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs)
     for one in (score, pairs):
         one.set_defaults(**one.get_default("measure").__kwdefaults__)
     _add_files(score, pairs)
     _add_measures(score, pairs)
     for one in (score, pairs):
+        _add_reading(one)
         _add_network(one)
     _add_flags(score, pairs)
     return parser
@@ -333,11 +407,14 @@ def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -
     score.add_argument(
         "texts",
         type=Path,
-        help="one text per line, a table (.csv, .tsv: with --column) or "
+        help="one text per line, a table (.csv, .tsv: with --column), JSON lines (.jsonl: with --column) or "
         "FASTA, in UTF-8, also gzipped; - is the standard input",
     )
     score.add_argument(
-        "--column", help="the column of the table that holds the texts, by name or by number from 1"
+        "--column",
+        nargs=1,
+        dest="columns",
+        help="the column or field that holds the texts, by name or by number from 1",
     )
     pairs.add_argument(
         "texts", type=Path, help="the first texts, as for score; or a table of pairs"
@@ -348,8 +425,7 @@ def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -
     pairs.add_argument(
         "--columns",
         nargs=2,
-        help="of a table of pairs, by name or by number "
-        "(default: 1 2, of a table whose first line is a pair)",
+        help="of a table of pairs, or one of each file, by name or by number (default: all, where there are two)",
     )
     score.add_argument(
         "-o",
@@ -406,6 +482,21 @@ def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser
     )
 
 
+def _add_reading(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="how files are read (default: as they are called, or begin)",
+    )
+    one.add_argument(
+        "--letters",
+        choices=LETTERS,
+        help="whether the tokenizer reads letters together or one by one (default: as it knows sequences, "
+        "and other texts as they stand)",
+    )
+    one.add_argument("--context", help="the column of a text that stands before, as --given does")
+
+
 def _add_network(one: argparse.ArgumentParser) -> None:
     one.add_argument("--model", required=True, help="name or folder of a masked language model")
     one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
@@ -420,6 +511,7 @@ def _add_network(one: argparse.ArgumentParser) -> None:
         help="a text that stands before each text and is seen, not scored; texts "
         "follow it as they stand, with the space that some tokenizers want",
     )
+    one.add_argument("--mask-token", help="its spelling or id, where the tokenizer does not say it")
     one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
     one.add_argument(
         "--device",
@@ -434,6 +526,13 @@ def _add_network(one: argparse.ArgumentParser) -> None:
 def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
+        (score, "pseudo-log-likelihood", "measure this alone, by a pass per token"),
+        (
+            score,
+            "windows",
+            "with it, predict a token of a text that is too long from what is around it",
+        ),
+        (pairs, "area-alone", "leave out the two other scores, two passes per token each"),
         (score, "bfloat16", BFLOAT16),
         (pairs, "bfloat16", BFLOAT16),
     ]
@@ -448,11 +547,19 @@ def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -
                 "truncate",
                 "of a text that is too long, score as many tokens as the model takes",
             ),
+            (one, "quotes", "quotes enclose cells between tabs, as they do between commas"),
+            (one, "float32", "compute in single precision what was saved in half"),
             (one, "trust-remote-code", "run the code that comes with the model"),
             (one, "allow-unknown", "score unknown tokens as any other"),
         ]
     for group, name, what in flags:
-        group.add_argument(f"--{name}", action="store_true", help=what)
+        names = {"pseudo-log-likelihood": "single", "area-alone": "others"}
+        group.add_argument(
+            f"--{name}",
+            action="store_false" if name == "area-alone" else "store_true",
+            dest=names.get(name, name.replace("-", "_")),
+            help=what,
+        )
 
 
 def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
@@ -463,37 +570,41 @@ def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
         "order_spread": "spread over orders",
     }
     count, tokens = len(scores), sum(line["tokens"] for line in scores)
-    columns = {name: np.array([line[name] for line in scores], dtype=float) for name in named}
+    columns = {name: np.array([line.get(name) for line in scores], dtype=float) for name in named}
+    known = {name: column for name, column in columns.items() if not np.isnan(column).any()}
     if count > 1:
         lines = [
             f"{count} texts, {tokens} tokens; means with their errors over texts, nats per text:"
         ]
-        errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in columns.items()}
+        errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in known.items()}
     else:
-        lines = [f"1 text, {tokens} tokens; the error of its area over masks, nats per text:"]
-        errors = {"area": scores[0]["area_error"]}
-    for name, column in columns.items():
-        if not np.isnan(column).any():
-            told = "" if errors.get(name) is None else f" +- {errors[name]:.2f}"
-            lines.append(f"  {named[name]:22}{column.mean():10.2f}{told}")
-    per_token = columns["area"].sum() / tokens
-    lines.append(f"  area per token{per_token:18.3f}, or {-per_token / math.log(2):.3f} bits")
-    if count > 2 and columns["area"].std() > 0 < columns["pseudo_log_likelihood"].std():
-        rank = stats.spearmanr(columns["area"], columns["pseudo_log_likelihood"]).statistic
+        lines = [f"1 text, {tokens} tokens, nats; with the error of its area over masks:"]
+        errors = {"area": scores[0].get("area_error")}
+    for name, column in known.items():
+        told = "" if errors.get(name) is None else f" +- {errors[name]:.2f}"
+        lines.append(f"  {named[name]:22}{column.mean():10.2f}{told}")
+    for name in [name for name in ("area", "pseudo_log_likelihood") if name in known]:
+        nats = known[name].sum() / tokens
+        perplexity = f"; pseudo-perplexity {math.exp(-nats):.2f}" if name != "area" else ""
+        lines.append(
+            f"  {named[name] + ' per token':32}{nats:8.3f}, or {-nats / math.log(2):.3f} bits{perplexity}"
+        )
+    if count > 2 and len(known) > 1 and min(column.std() for column in [*known.values()][:2]) > 0:
+        rank = stats.spearmanr(known["area"], known["pseudo_log_likelihood"]).statistic
         lines.append(f"  rank correlation of area and pseudo-log-likelihood {rank:.2f}")
     return "\n".join(lines)
 
 
 def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
-    """How many signs are sure, what they are, and how far three scores agree on them."""
+    """How many signs are sure, what they are, and what that cost."""
     named = {
         "difference": "area",
         "pseudo_log_likelihood": "pseudo-log-likelihood",
         "left_to_right": "left to right",
     }
-    sign = {title: np.sign([line[name] for line in lines]) for name, title in named.items()}
+    passes, others = (sum(line[name] for line in lines) for name in ("passes", "other_passes"))
     said = [
-        f"{len(lines)} pairs, {sum(line['passes'] for line in lines)} passes; first minus second, nats:"
+        f"{len(lines)} pairs, {passes} passes and {others} of other scores; first minus second, nats:"
     ]
     if len(lines) <= 10:
         said += [
@@ -501,12 +612,14 @@ def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
             for line in lines
         ]
     said.append(f"  sure at {given.level:g}: {sum(line['sure'] for line in lines)}")
-    share = {f"first likelier by {title}": of > 0 for title, of in sign.items()}
-    share |= {
-        f"alike by {one} and {other}": sign[one] == sign[other]
-        for one, other in itertools.combinations(sign, 2)
-    }
-    said += [f"  {title:50}{of.mean():6.1%}" for title, of in share.items()]
+    differ = [line for line in lines if line["passes"]]
+    if len(differ) < len(lines):
+        said.append(f"  ties, one text to the tokenizer: {len(lines) - len(differ)}")
+    for name, title in named.items():
+        values = [line[name] for line in differ]
+        if values and None not in values:
+            share = np.mean(np.array(values) > 0)
+            said.append(f"  {'first likelier by ' + title:50}{share:6.1%}")
     return "\n".join(said)
 
 
@@ -514,6 +627,8 @@ def _doubt(line: Line) -> str:
     """What remains possible for a pair whose sign is not sure."""
     if line["sure"]:
         return ""
+    if not line["passes"]:
+        return ", a tie"
     ends = "" if line["low"] is None else f", {line['low']:.2f} to {line['high']:.2f}"
     return f", not sure{ends}"
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,18 +16,29 @@ from .. import __version__, allocation, draws
 from ..checks import check_count
 from ..masks import random_orders
 from .inputs import LeftOut, Text, check_list
-from .masked_lm import MaskedLM
+from .masked_lm import MaskedLM, check_finite
 from .pairs import compare
 from .results import Line, Output, short_digest, write_results
 from .text_curves import Corpus, TextCurve, spaced_sizes
 
+# What a line of results says by itself.
+FIELDS = frozenset(
+    "line name text first second given tokens cut_tokens area area_error quadrature_error passes error_reached "
+    "pseudo_log_likelihood order_sums order_spread sizes scores spellings token_scores left_to_right digest "
+    "windows settings difference error low high sure other_passes".split()
+)
+
 
 class Item(NamedTuple):
-    """Texts that are measured together, one or a pair: their token ids, and how many tokens were cut off."""
+    """Texts that are measured together, one or a pair: their token ids, and how many tokens were cut off.
+
+    lm: the model, with what is given before these texts.
+    """
 
     texts: tuple[Text, ...]
     ids: list[Tensor]
     cut_tokens: int
+    lm: MaskedLM
 
 
 def score_corpus(
@@ -37,13 +48,16 @@ def score_corpus(
     *,
     num_sizes: int = 16,
     num_masks: int = 4,
-    num_orders: int = 4,
+    num_orders: int = 0,
     error: float | None = None,
     num_passes: int = 10_000,
     tokens: bool = False,
+    single: bool = False,
     truncate: bool = False,
+    windows: bool = False,
     seed: int = 0,
     left_out: LeftOut | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one line for each text, in order, and return the path of the file. Scores are in nats per text.
 
@@ -54,14 +68,21 @@ def score_corpus(
     error: each area is measured to about this standard error, nats, in at most `num_passes` rows, over all
     sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is no curve, and no
     error of quadrature. truncate: of a text that is too long, score as many tokens as the model takes.
-    left_out: is told of texts that cannot be scored. Raises ValueError before work starts: such a text where
-    there is no `left_out`, counts out of range, and what `write_results` refuses.
+    single: the pseudo-log-likelihood alone; windows: then each token of a text that is too long is predicted
+    from as many around it as the model takes. left_out: is told of texts that cannot be scored. about: what
+    else the file of settings says. Raises ValueError before work starts: such a text where there is no
+    `left_out`, counts out of range, and what `write_results` refuses; while it works, a text that has no
+    finite score.
     """
     check_list(texts)
     items = [
         text if isinstance(text, Text) else Text(place, text) for place, text in enumerate(texts, 1)
     ]
-    found = _readable(lm, [(item,) for item in items], truncate, left_out)
+    if windows and (truncate or tokens or not single):
+        raise ValueError(
+            "windows=True reads single=True alone, without truncate=True or tokens=True"
+        )
+    found = _readable(lm, [(item,) for item in items], truncate, left_out, windows)
     check_count(num_sizes, "num_sizes", at_least=2)
     check_count(num_masks, "num_masks")
     if check_count(num_orders, "num_orders", at_least=0) == 1:
@@ -70,13 +91,7 @@ def score_corpus(
         least = max(allocation.least_passes(len(item.ids[0])) for item in found)
         allocation.check_passes(num_passes, error, least)
     heads = [
-        dict(
-            line=text.line,
-            name=text.name,
-            text=text.text,
-            tokens=len(item.ids[0]),
-            cut_tokens=item.cut_tokens,
-        )
+        dict(name=text.name, text=text.text, tokens=len(item.ids[0])) | _head(item)
         for item in found
         for text in item.texts
     ]
@@ -87,12 +102,15 @@ def score_corpus(
         heads,
         _score,
         "texts",
+        left_out,
+        about,
         num_sizes=num_sizes,
         num_masks=num_masks,
         num_orders=num_orders,
         error=error,
         num_passes=None if error is None else num_passes,
         tokens=tokens,
+        single=single,
         seed=seed,
     )
 
@@ -104,9 +122,11 @@ def compare_corpus(
     *,
     num_passes: int = 10_000,
     level: float = 0.95,
+    others: bool = True,
     truncate: bool = False,
     seed: int = 0,
     left_out: LeftOut | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write one line for each pair, in order: the numbers of `pairs.Comparison`; return the file's path.
 
@@ -115,35 +135,53 @@ def compare_corpus(
     """
     found = _readable(lm, pairs, truncate, left_out)
     heads = [
-        dict(line=one.line, first=one.text, second=other.text, cut_tokens=item.cut_tokens)
+        dict(name=one.name, first=one.text, second=other.text) | _head(item)
         for item in found
         for one, other in [item.texts]
     ]
-    return _write(
-        lm, output, found, heads, _compare, "pairs", num_passes=num_passes, level=level, seed=seed
-    )
+    settings = dict(num_passes=num_passes, level=level, others=others, seed=seed)
+    return _write(lm, output, found, heads, _compare, "pairs", left_out, about, **settings)
+
+
+def _head(item: Item) -> Line:
+    """What tells an item from others: its line, what was given and cut, and the other columns of its row.
+
+    A column that is called as a field of the results has _ behind its name.
+    """
+    first = item.texts[0]
+    own = dict(line=first.line, cut_tokens=item.cut_tokens)
+    given = dict(given=first.given) if first.given else {}
+    return own | given | {key + "_" * (key in FIELDS): value for key, value in first.beside.items()}
 
 
 def _readable(
-    lm: MaskedLM, items: Sequence[tuple[Text, ...]], truncate: bool, left_out: LeftOut | None
+    lm: MaskedLM,
+    items: Sequence[tuple[Text, ...]],
+    truncate: bool,
+    left_out: LeftOut | None,
+    windows: bool = False,
 ) -> list[Item]:
     """The texts or pairs that can be scored, as token ids. ValueError: one that cannot, or none is left."""
-    found, wrong = [], []
+    found, wrong, known = [], [], {"": lm}
     for texts in items:
         ids: list[Tensor] = []
         try:
+            before = texts[0].given
+            if before not in known:
+                known[before] = lm.given(before)
+            own = known[before]
             for text in texts:
-                ids.append(lm.encode(text.text, truncate=truncate))
+                ids.append(own.encode(text.text, truncate=truncate, windows=windows))
         except ValueError as error:
             side = ("", ", first text", ", second text")[len(texts) - 1 and len(ids) + 1]
-            wrong.append(f"line {texts[len(ids)].line}{side}: {error}")
+            wrong.append(f"line {texts[0].line}{side}: {error}")
             continue
         cut = (
-            sum(len(lm.tokenise(text.text)) for text in texts) - sum(map(len, ids))
+            sum(len(own.tokenise(text.text)) for text in texts) - sum(map(len, ids))
             if truncate
             else 0
         )
-        found.append(Item(texts, ids, cut))
+        found.append(Item(texts, ids, cut, own))
     for message in wrong:
         if left_out is None:
             raise ValueError(f"{message} (of {len(items)}, {len(wrong)} cannot be scored)")
@@ -158,7 +196,7 @@ def _readable(
 def _score(
     lm: MaskedLM,
     items: Sequence[Item],
-    unit: range,
+    unit: Sequence[int],
     *,
     num_sizes: int,
     num_masks: int,
@@ -166,11 +204,16 @@ def _score(
     error: float | None,
     num_passes: int | None,
     tokens: bool,
+    single: bool,
     seed: int,
 ) -> list[Line]:
     """What is measured of the texts of a unit."""
     some, own = Corpus([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
-    if error is None or num_passes is None:
+    if single:
+        lines: list[Line] = [
+            dict(windows=max(1, len(ids) - lm.max_tokens + 1)) for ids in some.rows
+        ]
+    elif error is None or num_passes is None:
         curves = lm.curves(
             some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own
         )
@@ -189,14 +232,17 @@ def _score(
             )
             for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)
         ]
-    single = lm.single_scores(some)
-    lefts = lm.single_scores(some, "all") if tokens else single
-    for place, ids, line, scores, left in zip(unit, some.rows, lines, single, lefts, strict=True):
-        line |= dict(pseudo_log_likelihood=float(scores.sum()), order_sums=None, order_spread=None)
+    each = lm.single_scores(some)
+    lefts = lm.single_scores(some, "all") if tokens else each
+    check_finite(torch.cat(each))
+    for place, ids, line, scores, left in zip(unit, some.rows, lines, each, lefts, strict=True):
+        line |= dict(pseudo_log_likelihood=float(scores.sum()))
         if num_orders:
             orders = random_orders(len(ids), num_orders, generator=draws.seeded(seed, place))
             sums = lm.chain_rule(ids, orders).sum(-1)
             line |= dict(order_sums=sums.tolist(), order_spread=float(sums.std()))
+        elif not single:
+            line |= dict(order_sums=None, order_spread=None)
         if tokens:
             line |= dict(
                 spellings=lm.tokenizer.convert_ids_to_tokens(ids.tolist()),
@@ -208,9 +254,10 @@ def _score(
 
 def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
     """The area of a text, from its curve; a short one is asked under all of its masks."""
-    short = len(ids) <= allocation.SHORT
-    best, unknown = lm.exact_curve(ids) if short else curve, curve.quadrature_error
-    area = best.area()
+    short = len(ids) <= max(allocation.SHORT, math.log2(curve.scores.size + 1))
+    best = lm.exact_curve(ids) if short else curve
+    check_finite(torch.from_numpy(best.mean))
+    area, unknown = best.area(), curve.quadrature_error
     return dict(
         area=area.mean,
         area_error=None if math.isnan(area.stderr) else area.stderr,
@@ -223,7 +270,14 @@ def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
 
 
 def _compare(
-    lm: MaskedLM, items: Sequence[Item], unit: range, *, num_passes: int, level: float, seed: int
+    lm: MaskedLM,
+    items: Sequence[Item],
+    unit: Sequence[int],
+    *,
+    num_passes: int,
+    level: float,
+    others: bool,
+    seed: int,
 ) -> list[Line]:
     """What is measured of the pairs of a unit."""
     some, own = (
@@ -231,8 +285,10 @@ def _compare(
         draws.seeded(seed, unit[0]),
     )
     return [
-        {key: None if math.isinf(value) else value for key, value in pair._asdict().items()}
-        for pair in compare(lm, some, num_passes=num_passes, level=level, generator=own)
+        {key: value if math.isfinite(value) else None for key, value in pair._asdict().items()}
+        for pair in compare(
+            lm, some, num_passes=num_passes, level=level, others=others, generator=own
+        )
     ]
 
 
@@ -243,14 +299,16 @@ def _write(
     heads: list[Line],
     measure: Callable[..., list[Line]],
     what: str,
+    left_out: LeftOut | None,
+    about: Mapping[str, Any] | None,
     **settings: Any,
 ) -> Path:
     """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
-    frame = [lm.prefix, lm.suffix, lm.tokenizer.mask_token_id]
     for place, (item, head) in enumerate(zip(items, heads, strict=True)):
+        frame = [item.lm.prefix, item.lm.suffix, lm.mask_id]
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
-    ready = partial(measure, lm, items, **settings)
+    ready = partial(_by_model, partial(measure, **settings), items)
     settings |= dict(
         weights=weights_digest(lm.model),
         dtype=str(lm.dtype or lm.model.dtype),
@@ -259,8 +317,30 @@ def _write(
         batch_tokens=lm.batch_tokens,
         version=__version__,
     )
-    name = lm.model.config.name_or_path
-    return write_results(output, heads, ready, settings=settings, model=name, what=what)
+    named = dict(model=lm.model.config.name_or_path, cut=sum(item.cut_tokens > 0 for item in items))
+    return write_results(
+        output,
+        heads,
+        ready,
+        settings=settings,
+        about={**named, **(about or {})},
+        what=what,
+        left_out=left_out,
+    )
+
+
+def _by_model(
+    measure: Callable[..., list[Line]], items: Sequence[Item], unit: Sequence[int]
+) -> list[Line]:
+    """What is measured of the items of a unit, of those together that the same texts are given to."""
+    groups: dict[int, list[int]] = {}
+    for place in unit:
+        groups.setdefault(id(items[place].lm), []).append(place)
+    found: dict[int, Line] = {}
+    for places in groups.values():
+        lines = measure(items[places[0]].lm, items, places)
+        found |= zip(places, lines, strict=True)
+    return [found[place] for place in unit]
 
 
 def weights_digest(model: Any) -> str:

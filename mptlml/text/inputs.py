@@ -1,34 +1,201 @@
-"""Texts from files: one per line, a column of a table, or FASTA; plain or gzipped, or the standard input."""
+"""Texts from files: lines, tables, JSON lines or FASTA; plain or gzipped, or the standard input."""
 
 import csv
 import gzip
 import io
+import itertools
+import json
+import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 STDIN = Path("-")
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-FASTA = (".fasta", ".fas", ".fa", ".faa")
+ENDINGS = {
+    "csv": [".csv"],
+    "tsv": [".tsv", ".tab"],
+    "jsonl": [".jsonl", ".ndjson", ".json"],
+    "fasta": [".fasta", ".fas", ".fa", ".faa", ".fna", ".ffn"],
+}
+FORMATS = ("lines", *ENDINGS)
+FOREIGN = {  # how files begin that hold texts, but none that are read here
+    r"@.*\n.+\n\+": "FASTQ",
+    r"# STOCKHOLM|CLUSTAL|LOCUS  |HEADER  ": "an alignment or an entry of a data bank",
+    r"<\?xml|<!doctype|<html": "XML or HTML",
+}
 
 LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, that is a ValueError
 
 
 class Text(NamedTuple):
-    """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, if any."""
+    """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, if any.
+
+    given: a text that stands before it, seen and not scored; beside: the other columns of its row.
+    """
 
     line: int
     text: str
     name: str | None = None
+    given: str = ""
+    beside: Mapping[str, Any] = {}
 
 
-class Row(NamedTuple):
-    """The line of its file on which a row of a table begins, and some of its cells."""
+@dataclass
+class Source:
+    """A file of texts, and how it is read.
 
-    line: int
-    cells: list[str]
+    format: one of FORMATS; by default as its name ends, else as it begins. header: whether the first line of
+    a table names its columns. quotes: whether quotes enclose cells between tabs, as between commas they do.
+    left_out: is told of rows that cannot be used; say: of what was taken in one of several ways. counts: how
+    many texts were `empty`.
+    """
+
+    path: Path
+    format: str | None = None
+    header: bool = True
+    quotes: bool = False
+    left_out: LeftOut | None = None
+    say: Callable[[str], None] = lambda _: None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def texts(
+        self, columns: Sequence[str] | None = None, *, count: int = 1, given: str | None = None
+    ) -> list[tuple[Text, ...]]:
+        """The texts of each row, one for each of `columns`, in order, without blanks at the end.
+
+        columns: by their names, else by their numbers from 1; by default all, where there are `count`.
+        given: the column of what stands before the texts of a row. A row whose only text is empty is left
+        out. Raises ValueError: nothing to be read, no such column, a row that does not fit, not UTF-8;
+        OSError.
+        """
+        found: list[tuple[Text, ...]] = []
+        keys: list[str] = []
+        texts: list[Any]
+        for line, name, cells in self._rows(columns is not None or count > 1):
+            if not keys:
+                before_key = self._keys([*cells], given and [given], 0)
+                rest = [name for name in cells if name not in before_key]
+                keys = (
+                    self._keys([*cells], columns, 0) if columns else self._keys(rest, None, count)
+                ) + before_key
+            texts = [cells.get(key) for key in keys]
+            if wrong := [
+                key for key, text in zip(keys, texts, strict=True) if not isinstance(text, str)
+            ]:
+                self.leave(f"line {line} of {self.path} has no text in {wrong[0]}")
+                continue
+            before: str = texts.pop() if given else ""
+            if len(texts) == 1 and not texts[0].strip():
+                self.counts["empty"] += 1
+                continue
+            beside = {key: value for key, value in cells.items() if key not in keys}
+            found.append(tuple(Text(line, text.rstrip(), name, before, beside) for text in texts))
+        if not found:
+            raise ValueError(f"{self.path} holds no text")
+        return found
+
+    def leave(self, message: str) -> None:
+        """Tell of a row that cannot be used. Raises ValueError where nobody is to be told."""
+        if self.left_out is None:
+            raise ValueError(message)
+        self.left_out(message)
+
+    def _keys(self, known: list[str], columns: Sequence[str] | None, count: int) -> list[str]:
+        """The names of columns that are meant by name or number. Raises ValueError: there is none such."""
+        if columns is None and count in (0, len(known)):
+            return known[:count]
+        numbers = {str(place): name for place, name in enumerate(known, 1)}
+        keys = [name if name in known else numbers.get(name) for name in columns or [""]]
+        if None in keys:
+            raise ValueError(f"{self.path} has the columns {', '.join(known)}: say which is meant")
+        return [key for key in keys if key is not None]
+
+    def _rows(self, table: bool) -> Iterator[tuple[int, str | None, dict[str, Any]]]:
+        """The line of each row, its name, and its cells by their columns; blank rows are counted."""
+        content = _content(self.path)
+        kind = self._format(content, table)
+        if kind == "fasta":
+            yield from ((each.line, each.name, {"text": each.text}) for each in _sequences(content))
+        elif kind == "lines":
+            yield from (
+                (line, None, {"text": text})
+                for line, text in enumerate(content.removesuffix("\n").split("\n"), 1)
+            )
+        else:
+            read = _objects(self.path, content) if kind == "jsonl" else self._table(content, kind)
+            yield from ((line, None, cells) for line, cells in read)
+
+    def _format(self, content: str, table: bool) -> str:
+        """One of FORMATS. Raises ValueError: a file that looks like another than its name says."""
+        if self.format:
+            return self.format
+        ending = (
+            self.path.with_suffix("") if self.path.suffix.lower() == ".gz" else self.path
+        ).suffix
+        named = next((kind for kind, known in ENDINGS.items() if ending.lower() in known), None)
+        found = _looks_like(content)
+        if found not in FORMATS or named not in (None, found) and found != "lines":
+            raise ValueError(
+                f"{self.path} looks like {found}{f', not {named}' if named else ''}: "
+                f"say how it is to be read, by --format {', '.join(FORMATS)}"
+            )
+        if named is None and found == "lines" and table:
+            first = content.lstrip().split("\n")[0]
+            found = "csv" if "," in first and "\t" not in first else "tsv"
+        if named is None and found != "lines":
+            self.say(f"{self.path} is read as {found} (else say --format)")
+        return named or found
+
+    def _table(self, content: str, kind: str) -> Iterator[tuple[int, dict[str, str]]]:
+        """The rows of a table that are not blank, whole. Raises ValueError: it is none, or a row is too long."""
+        first = content.lstrip("\r\n").split("\n")[0]
+        mark = "\t" if kind == "tsv" else "," if "," in first or ";" not in first else ";"
+        quoted = kind == "csv" or self.quotes
+        read = csv.reader(
+            io.StringIO(content, newline=""),
+            delimiter=mark,
+            strict=True,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+        )
+        names: list[str] | None = None
+        line, long, kept = 1, 0, 0
+        try:
+            for cells in read:
+                start, line = line, read.line_num + 1
+                if not any(cells):
+                    continue
+                if names is None:
+                    names = [*cells] if self.header else [str(k) for k in range(1, len(cells) + 1)]
+                    if len(set(names)) < len(names):
+                        twice = next(name for name in names if names.count(name) > 1)
+                        raise ValueError(
+                            f"{self.path} has two columns {twice!r}: rename one, or say --no-header and numbers"
+                        )
+                    if self.header:
+                        self.say(
+                            f"{self.path}: line {start} names the columns {', '.join(names)} (else say --no-header)"
+                        )
+                        continue
+                long += line - start > 1
+                kept += any(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in cells)
+                if any(cells[len(names) :]):
+                    self.leave(
+                        f"line {start} of {self.path} has {len(cells)} columns, not {len(names)}"
+                    )
+                    continue
+                yield start, dict(itertools.zip_longest(names, cells[: len(names)]))
+        except csv.Error as error:
+            raise ValueError(f"{self.path} is no table: line {read.line_num}: {error}") from None
+        if long:
+            self.say(f"{self.path}: {long} rows go over several lines, between quotes")
+        if kept and not quoted:
+            self.say(
+                f"{self.path}: quotes around cells of {kept} rows are read as they stand (else say --quotes)"
+            )
 
 
 def check_list(texts: object) -> None:
@@ -39,88 +206,40 @@ def check_list(texts: object) -> None:
         raise ValueError(f"give a list of texts, got {type(texts).__name__}")
 
 
-def read_texts(
-    path: Path, column: str | None = None, *, header: bool = True, left_out: LeftOut | None = None
-) -> list[Text]:
-    """The texts of a file, in order, without blanks at the end; blank ones are left out.
-
-    .csv and .tsv (and any file with `column`): a column, as `read_columns` has it. .fasta, .fas, .fa, .faa:
-    sequences, their letters with spaces between. Else one text per line. Any of them may be gzipped. "-" is
-    the standard input. Raises ValueError: nothing to be read, no such column, not UTF-8; OSError.
-    """
-    kind = _kind(path)
-    if column is not None or kind in DELIMITERS:
-        rows = read_columns(path, column and [column], header=header, left_out=left_out)
-        found = [Text(row.line, row.cells[0]) for row in rows]
-    elif kind in FASTA:
-        found = list(_sequences(_content(path)))
-    else:
-        found = [Text(line, text) for line, text in enumerate(_content(path).split("\n"), 1)]
-    found = [each._replace(text=each.text.rstrip()) for each in found if each.text.strip()]
-    if not found:
-        raise ValueError(f"{path} holds no text")
-    return found
+def _looks_like(content: str) -> str:
+    """What a file holds by how it begins: one of FORMATS, or in words what cannot be read."""
+    first, *others = content.lstrip().split("\n", 1)
+    for begins, words in FOREIGN.items():
+        if re.match(begins, content.lstrip(), re.IGNORECASE):
+            return words
+    if first.startswith(">"):
+        return "fasta"
+    if first.startswith(("{", "[")):
+        if isinstance(_json(first), dict):
+            return "jsonl"
+        if isinstance(_json(content), list | dict):
+            return "one JSON value over several lines, and not one per line"
+    tabs = {line.count("\t") for line in content.split("\n") if line.strip()}
+    if others and len(tabs) == 1 and tabs != {0}:
+        return "tsv"
+    return "csv" if re.fullmatch(r'[\w".-]+(,[\w".-]+)+\r?', first) else "lines"
 
 
-def read_columns(
-    path: Path,
-    columns: Sequence[str] | None,
-    *,
-    header: bool = True,
-    left_out: LeftOut | None = None,
-) -> Iterator[Row]:
-    """Some columns of a table, row by row; blank rows are left out.
-
-    columns: by their names in the first line, else by their numbers from 1. header: whether the first line
-    names the columns. left_out: is told of rows that are too short. Raises ValueError as `read_texts`.
-    """
-    wanted = columns or []
-    for count, (line, cells) in enumerate(_rows(path)):
-        if count == 0:
-            places = _places(path, wanted, cells, header)
-            if header:
-                continue
-        if max(places) < len(cells):
-            yield Row(line, [cells[place] for place in places])
-            continue
-        message = (
-            f"line {line} of {path} has {len(cells)} columns, too few for {' and '.join(wanted)}"
-        )
-        if left_out is None:
-            raise ValueError(message)
-        left_out(message)
-
-
-def _rows(path: Path) -> Iterator[Row]:
-    """The rows of a table that are not blank, whole. Raises ValueError: it is none."""
-    delimiter, line = DELIMITERS.get(_kind(path), "\t"), 1
-    rows = csv.reader(io.StringIO(_content(path), newline=""), delimiter=delimiter, strict=True)
+def _json(text: str) -> Any:
     try:
-        for cells in rows:
-            if any(cells):
-                yield Row(line, cells)
-            line = rows.line_num + 1
-    except csv.Error as error:
-        raise ValueError(f"{path} is no table: line {rows.line_num}: {error}") from None
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _places(path: Path, columns: Sequence[str], first: list[str], header: bool) -> list[int]:
-    """Where in a row the columns are. Raises ValueError: one that there is not."""
-    if header and columns and set(columns) <= set(first):
-        return [first.index(column) for column in columns]
-    if columns and all(column.isdecimal() and int(column) > 0 for column in columns):
-        return [int(column) - 1 for column in columns]
-    raise ValueError(f"{path} has the columns {', '.join(first)}: say which is meant")
-
-
-def is_plain(path: Path) -> bool:
-    """Whether a file has one text per line, by its name."""
-    return _kind(path) not in (*DELIMITERS, *FASTA)
-
-
-def _kind(path: Path) -> str:
-    """The ending of a name that says what the file holds, such as .csv, also of x.csv.gz."""
-    return (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+def _objects(path: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of JSON lines. Raises ValueError: a line that is none."""
+    for line, text in enumerate(content.split("\n"), 1):
+        if text.strip():
+            cells = _json(text)
+            if not isinstance(cells, dict):
+                raise ValueError(f"line {line} of {path} is no object of JSON")
+            yield line, cells
 
 
 def _content(path: Path) -> str:
@@ -138,15 +257,17 @@ def _content(path: Path) -> str:
 
 def _sequences(content: str) -> Iterator[Text]:
     """The records of FASTA, each by the first word after its >. Raises ValueError: text before the first."""
-    record = Text(1, "")
+    record = None
     for number, line in enumerate(io.StringIO(content, newline=None), 1):
         if line.startswith(">"):
-            yield record
+            if record:
+                yield record
             record = Text(number, "", next(iter(line[1:].split()), ""))
-        elif record.name is None and line.strip():
+        elif record:
+            record = record._replace(text=record.text + "".join(line.split()))
+        elif line.strip():
             raise ValueError(
                 f"line {number} is no FASTA: a sequence begins with a line of > and its name"
             )
-        else:
-            record = record._replace(text=f"{record.text} {' '.join(line.strip())}".strip())
-    yield record
+    if record:
+        yield record

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
 PROBE_SECONDS = 3
+EXACT = 255  # masks, those of eight tokens: so many are asked rather than a sample
 LATER = ("none", "word", "all")  # which later tokens are hidden beside the one that is predicted
 
 
@@ -72,9 +74,10 @@ class MaskedLM(Passes):
     batch_tokens: the most tokens in a forward pass of several rows, which bounds the memory; results depend
     on it by rounding only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16;
     what comes out is float32 at least. allow_unknown: score the tokenizer's unknown token like any other,
-    instead of refusing texts that hold it. Raises ValueError, which says what
-    to do: a causal or encoder-decoder model, no vocabulary head, no mask token or vocabulary, vocabularies
-    that do not match.
+    instead of refusing texts that hold it. spaced: the tokenizer reads a text letter by letter, with blanks
+    between, as those of many proteins want it. mask_token: its spelling or id, where the tokenizer does not
+    say it. Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head,
+    no mask token or vocabulary, vocabularies that do not match.
     """
 
     @classmethod
@@ -87,19 +90,23 @@ class MaskedLM(Passes):
         revision: str = "main",
         subfolder: str = "",
         trust_remote_code: bool = False,
+        float32: bool = False,
         **options: Any,
     ) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
         local_files_only: by default, where the hub does not answer within three seconds; revision: a branch,
         tag or commit of the hub, which makes a score by name reproducible; trust_remote_code: run the code
-        that comes with the model. Raises ValueError for any other kind, and for one that was saved without
-        its vocabulary head or tokenizer; OSError where there is no model of this name.
+        that comes with the model; float32: compute in single precision what was saved in half. Raises
+        ValueError for any other kind, and for one that was saved without its vocabulary head or tokenizer;
+        OSError where there is no model of this name.
         """
         with needs("text"):  # slow to import: only where they are needed
             from transformers import (
                 MODEL_FOR_MASKED_LM_MAPPING,
                 AutoConfig,
+                AutoModel,
+                AutoModelForCausalLM,
                 AutoModelForMaskedLM,
                 AutoTokenizer,
             )
@@ -112,9 +119,13 @@ class MaskedLM(Passes):
             trust_remote_code=trust_remote_code,
         )
         config = AutoConfig.from_pretrained(name, **where)
-        own = trust_remote_code and "AutoModelForMaskedLM" in (
-            getattr(config, "auto_map", None) or {}
-        )
+        told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
+        classes: list[Any] = [
+            AutoModelForMaskedLM,
+            AutoModel,
+            AutoModelForCausalLM,
+        ]  # what it can do is tried
+        own = [kind for kind in classes if kind.__name__ in told]
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
             raise ValueError(
                 f"{name} is a {config.model_type} model, and not one of the masked language "
@@ -125,14 +136,21 @@ class MaskedLM(Passes):
         except Exception as error:  # of all kinds, where files are missing
             raise ValueError(f"{name} has no tokenizer that can be read: {error}") from error
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            model, loaded = AutoModelForMaskedLM.from_pretrained(
-                name, output_loading_info=True, **where
-            )
+            kind: Any = own[0] if own else AutoModelForMaskedLM
+            model, loaded = kind.from_pretrained(name, output_loading_info=True, **where)
         if missing := sorted(loaded["missing_keys"]):
             raise ValueError(
                 f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as "
                 f"{missing[0]}, which would be random: "
                 "take a model that was saved whole, with its vocabulary head"
+            )
+        if float32:
+            model = model.float()
+        if model.dtype in (torch.float16, torch.bfloat16):
+            warnings.warn(
+                f"{name} computes in {str(model.dtype).removeprefix('torch.')}, as it was saved: "
+                "float32=True takes single precision",
+                stacklevel=2,
             )
         return cls(model.to(device), tokenizer, **options)
 
@@ -146,12 +164,14 @@ class MaskedLM(Passes):
             model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving writes into it
         return cls(model, tokenizer, **options)
 
-    def encode(self, text: str, *, truncate: bool = False) -> Tensor:
+    def encode(self, text: str, *, truncate: bool = False, windows: bool = False) -> Tensor:
         """A text's own tokens: ids, long [D]. ValueError: no text, too long, special or unknown tokens in it.
 
-        truncate: a text that is too long gives as many of its tokens as the model takes.
+        truncate: a text that is too long gives as many of its tokens as the model takes; windows: all of them.
         """
         ids = self.tokenise(text)
+        if windows and ids:
+            return torch.tensor(ids)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
         if len(ids) > self.max_tokens and not truncate:
@@ -201,23 +221,26 @@ class MaskedLM(Passes):
                 f"give one text, a string, got {type(text).__name__}; curves and others take a list"
             )
         tokenizer = self.tokenizer
-        read = tokenizer(text, add_special_tokens=False, verbose=False)
+        read = tokenizer(self.as_read(text), add_special_tokens=False, verbose=False)
         ids, unknown = read.input_ids, tokenizer.unk_token_id
-        if (set(tokenizer.all_special_ids) - {unknown}).intersection(ids):
+        if (set(tokenizer.all_special_ids) - {unknown} | {self.mask_id}).intersection(ids):
             raise ValueError(
-                f"special tokens such as {tokenizer.mask_token} belong to no text, "
-                f"found in {text!r}"
+                f"special tokens such as {tokenizer.decode(self.mask_id)} belong to no text, "
+                f"found in {text[:40]!r}"
             )
         if unknown in ids and not self.allow_unknown:
             place = ids.index(unknown)
-            at = read.token_to_chars(place) if tokenizer.is_fast else None
-            word = text[at.start : at.end] if at else text
+            word = _word(self.as_read(text), place, read, tokenizer)
             raise ValueError(
                 f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
                 f"and reads {ids.count(unknown)} of them as {tokenizer.unk_token}: "
                 f"{_spelling(word, tokenizer)}, or say allow_unknown=True"
             )
         return ids
+
+    def as_read(self, text: str) -> str:
+        """A text as the tokenizer gets it: its letters apart where the model is `spaced`."""
+        return " ".join("".join(text.split())) if self.spaced else text
 
     def given(self, before: str = "", after: str = "") -> "MaskedLM":
         """The model between two texts that it always sees: its scores are log p(text | before, after).
@@ -303,7 +326,9 @@ class MaskedLM(Passes):
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
         At most `num_passes` rows are asked about a text. Texts may differ in length; all sizes count, and
-        each row goes where the noise is, as `estimate_area` says. Raises ValueError as it and `sentences`.
+        each row goes where the noise is, as `estimate_area` says. A text of few tokens is asked under all of
+        its masks, as is one whose error is not reached while these fit into the passes. Raises ValueError as
+        it and `sentences`.
         """
         corpus = self._corpus(texts)
         lengths = corpus.lengths
@@ -322,19 +347,19 @@ class MaskedLM(Passes):
                 lambda k: self._hide(corpus.rows[own[k]], ~masks[k]),
             )
             for k, answer in each:
-                found[texts == own[k]] = (
-                    mean_by_mask(answer, asked[k]).reshape(-1, sizes.shape[1]).numpy()
-                )
+                scores = check_finite(mean_by_mask(answer, asked[k]))
+                found[texts == own[k]] = scores.reshape(-1, sizes.shape[1]).numpy()
             return found
 
         allocation.check_passes(num_passes, error, max(map(allocation.least_passes, lengths)))
-        short = np.array(lengths) <= allocation.SHORT
+        masks = np.exp2(np.minimum(lengths, 60)) - 1
+        short = masks <= min(num_passes, EXACT)
         found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
-        for i in np.flatnonzero(short):
-            found.mean[i], found.draws[i] = (
-                self.exact_curve(corpus.rows[i]).area().mean,
-                2 ** lengths[i] - 1,
-            )
+        exact = short | ~found.reached & (masks + found.draws <= num_passes)
+        for i in np.flatnonzero(exact):  # all masks in place of a sample
+            found.mean[i] = self.exact_curve(corpus.rows[i]).area().mean
+            found.stderr[i], found.reached[i] = 0, True
+            found.draws[i] += masks[i]
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
@@ -354,7 +379,10 @@ class MaskedLM(Passes):
     def single_scores(
         self, texts: Sequence[str] | Corpus, hide_later: str = "none"
     ) -> list[Tensor]:
-        """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text."""
+        """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text.
+
+        A row of a Corpus that is too long for the model is read through a window around each token.
+        """
         check_choice(hide_later, LATER, "hide_later")
         corpus = self._corpus(texts)
         words = [torch.arange(length) * (hide_later != "all") for length in corpus.lengths]
@@ -362,22 +390,28 @@ class MaskedLM(Passes):
             words = self._words(texts)
 
         def singly(i: int) -> Rows:
+            if len(words[i]) > self.max_tokens:
+                return self._windows(corpus.rows[i])
             rows = self._hide(corpus.rows[i], (words[i] == words[i][:, None]).triu())
             return dataclasses.replace(rows, asked=torch.eye(len(words[i])).bool())
 
-        found = dict(self.answers(corpus.lengths, corpus.lengths, singly))
+        if hide_later != "none" and max(corpus.lengths) > self.max_tokens:
+            raise ValueError("a text that is too long has windows with hide_later='none' alone")
+        widths = [min(length, self.max_tokens) for length in corpus.lengths]
+        found = dict(self.answers(widths, corpus.lengths, singly))
         return [found[i] for i in range(len(words))]
 
     @torch.no_grad()
-    def masked_marginals(self, text: str) -> Tensor:
+    def masked_marginals(self, text: str | Tensor) -> Tensor:
         """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v there.
 
         One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j ->
-        v (Meier et al. 2021). Raises ValueError as `encode`.
+        v (Meier et al. 2021). text: also its ids, which windows read where they are too many. Raises
+        ValueError as `encode`.
         """
-        ids = self.encode(text)
-        rows = self._hide(ids, torch.eye(len(ids)).bool())
-        [(_, answer)] = self.answers([len(ids)], [len(ids)], lambda _: rows, vocabulary=True)
+        rows = self._windows(self._row(text))
+        count, width = rows.ids.shape
+        [(_, answer)] = self.answers([width], [count], lambda _: rows, vocabulary=True)
         return answer
 
     def token_scores(self, text: str, hide_later: str = "none") -> TokenScores:
@@ -448,7 +482,8 @@ class MaskedLM(Passes):
             raise ValueError(
                 'hide_later="word" needs texts, and a tokenizer that tells words (is_fast)'
             )
-        read = self.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+        shown = [*map(self.as_read, texts)]
+        read = self.tokenizer(shown, add_special_tokens=False, verbose=False)
         return [torch.tensor(read.word_ids(i)) for i in range(len(texts))]
 
     def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
@@ -468,17 +503,25 @@ class MaskedLM(Passes):
         self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask"
     ) -> Rows:
         """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""
-        hidden, instead = (
-            ~random_masks(len(ids), sizes, generator=generator),
-            self.tokenizer.mask_token_id,
-        )
+        hidden = ~random_masks(len(ids), sizes, generator=generator)
+        instead: int | Tensor = self.mask_id
         if corruption == "80/10/10":
-            instead = draws.bert_rule(ids.expand_as(hidden), instead, self.vocab_size, generator)
+            instead = draws.bert_rule(
+                ids.expand_as(hidden), self.mask_id, self.vocab_size, generator
+            )
         return Rows.hiding(ids, hidden, instead)
+
+    def _windows(self, ids: Tensor) -> Rows:
+        """The text ids [D] with one token hidden each, as much around it as the model takes: D rows."""
+        length, width = len(ids), min(len(ids), self.max_tokens)
+        first = (torch.arange(length) - width // 2).clamp(0, length - width)
+        hidden = torch.arange(width) == (torch.arange(length) - first)[:, None]
+        rows = ids[first[:, None] + torch.arange(width)]
+        return Rows(rows, torch.where(hidden, self.mask_id, rows), hidden)
 
     def _hide(self, ids: Tensor, hidden: Tensor) -> Rows:
         """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""
-        return Rows.hiding(ids, hidden, self.tokenizer.mask_token_id)
+        return Rows.hiding(ids, hidden, self.mask_id)
 
 
 def _sizes_of(sizes: Sizes | Callable[[int], Sizes] | None, length: int) -> Tensor:
@@ -491,6 +534,13 @@ def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
     """The mean over each mask's own answers, which stand one after the other: [masks] for sizes [masks]."""
     mask = torch.arange(len(sizes)).repeat_interleave(sizes)
     return answer.new_zeros(len(sizes)).index_add(0, mask, answer) / sizes
+
+
+def check_finite(scores: Tensor) -> Tensor:
+    """Scores as they are. Raises ValueError: one that is not finite."""
+    if not scores.isfinite().all():
+        raise ValueError("the model has no finite score for it")
+    return scores
 
 
 class AtLength:
@@ -539,11 +589,20 @@ class AtLength:
         ids = torch.where(
             tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN
         )  # none from here on
-        rows = Rows(ids, torch.where(seen, ids, tokenizer.mask_token_id), wanted)
+        rows = Rows(ids, torch.where(seen, ids, self.lm.mask_id), wanted)
         each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
         precision = x.dtype if x.is_floating_point() else next(self.lm.model.parameters()).dtype
         return found.to(x.device, torch.promote_types(precision, torch.float32))
+
+
+def _word(text: str, place: int, read: Any, tokenizer: Any) -> str:
+    """What stands in a text at the place of an unknown token."""
+    if tokenizer.is_fast:
+        at = read.token_to_chars(place)
+        return text[at.start : at.end] if at else text
+    word = tokenizer.tokenize(text)[place]
+    return word if word in text else text  # a tokenizer of Python mostly leaves it as it is
 
 
 def _spelling(word: str, tokenizer: Any) -> str:
@@ -567,5 +626,5 @@ def _spelling(word: str, tokenizer: Any) -> str:
         if letter not in vocabulary
     ]
     if tokenizer.unk_token_id in tokenizer("".join(known), add_special_tokens=False).input_ids:
-        advice.append("if its words are single letters, write them with spaces between")
+        advice.append("if its words are single letters, say spaced=True")
     return "; ".join(advice)

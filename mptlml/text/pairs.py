@@ -19,7 +19,7 @@ from torch import Generator, Tensor
 
 from .. import draws
 from ..checks import check_count
-from .masked_lm import MaskedLM, mean_by_mask
+from .masked_lm import EXACT, MaskedLM, check_finite, mean_by_mask
 from .passes import Rows
 from .text_curves import Corpus
 
@@ -34,8 +34,9 @@ class Comparison(NamedTuple):
     """The first text of a pair minus the second, in nats: above 0 where the first is likelier.
 
     difference: of the areas, with its standard error; low and high: a confidence sequence around it, valid at
-    every look; sure: 0 lies outside; passes: rows asked for these. The differences of the
-    pseudo-log-likelihoods and of the chain rules from left to right are exact.
+    every look; sure: 0 lies outside; passes: rows asked for these. An error of 0 is of all masks, or of texts
+    that are one to the tokenizer: then there are no passes, and nothing is sure. The differences of the
+    pseudo-log-likelihoods and of the chain rules from left to right are exact, and took `other_passes`.
     """
 
     difference: float
@@ -46,6 +47,7 @@ class Comparison(NamedTuple):
     passes: int
     pseudo_log_likelihood: float
     left_to_right: float
+    other_passes: int
 
 
 class Mutants(NamedTuple):
@@ -67,6 +69,7 @@ def compare(
     *,
     num_passes: int = 10_000,
     level: float = 0.95,
+    others: bool = True,
     generator: Generator,
 ) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
@@ -75,9 +78,11 @@ def compare(
     sure at `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean of
     normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024,
     arXiv:2310.03722); the noise of masks is skewed, and what that does to the level is tested. It holds for
-    each pair, not for all at once. What is drawn for a pair follows from the generator and its place in the
-    list. pairs: also a Corpus, whose rows are the two texts of each pair in turn. Raises ValueError: texts
-    that cannot be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
+    each pair, not for all at once. Where all masks are few, or fit into what a pair that is not sure has
+    left, they are asked instead. others: measure the two other scores, else NaN. What is drawn for a pair
+    follows from the generator and its place in the list. pairs: also a Corpus, whose rows are the two texts
+    of each pair in turn. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen
+    rounds, a level outside (0, 1).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
@@ -92,18 +97,15 @@ def compare(
         else lm.sentences([text for pair in pairs for text in pair])
     )
     ids, seed = corpus.rows, draws.seed(generator)
-    keys = [
-        shared_keys(one.tolist(), other.tolist())
-        for one, other in zip(ids[::2], ids[1::2], strict=True)
-    ]
+    each = [*zip(ids[::2], ids[1::2], strict=True)]
+    keys = [shared_keys(one.tolist(), other.tolist()) for one, other in each]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
-    exact = [
-        -lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0]
-        for later in ("none", "all")
-    ]
+    masks = [2 ** len(one) + 2 ** len(other) - 2 for one, other in each]
+    differ = [k for k, (one, other) in enumerate(each) if not torch.equal(one, other)]
+    exact = _other_scores(lm, each, differ if others else [])
     rounds = [np.zeros(0) for _ in keys]
-    found: dict[int, Comparison] = {}
-    going, count = [*range(len(keys))], 0
+    found = {k: Comparison(0.0, 0.0, 0.0, 0.0, False, 0, *exact[k]) for k in range(len(keys))}
+    going, count = [k for k in differ if masks[k] > min(num_passes, 2 * EXACT)], 0
     while going and count < most:
         more = min(most, max(FIRST, math.ceil(count * GROWTH))) - count
         count += more
@@ -116,9 +118,34 @@ def compare(
         for k in going:
             new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
             rounds[k] = np.append(rounds[k], new.mean(1))
-            found[k] = _compared(rounds[k], level, *(float(each[k]) for each in exact))
-        going = [k for k in going if not found[k].sure and found[k].error > 0]
+            found[k] = _compared(rounds[k], level, exact[k])
+        going = [k for k in going if not found[k].sure and 2 * found[k].passes < masks[k]]
+    for k in differ:
+        if not found[k].sure and masks[k] + found[k].passes <= num_passes:
+            one, other = (lm.exact_curve(text).area().mean for text in each[k])
+            mean, passes = one - other, masks[k] + found[k].passes
+            found[k] = Comparison(mean, 0.0, mean, mean, mean != 0, passes, *exact[k])
     return [found[k] for k in range(len(keys))]
+
+
+def _other_scores(
+    lm: MaskedLM, pairs: Sequence[tuple[Tensor, Tensor]], asked: Sequence[int]
+) -> list[tuple[float, float, int]]:
+    """Differences of pseudo-log-likelihoods and chain rules of pairs, and their passes; NaN where not asked.
+
+    Texts that are one to the tokenizer differ by 0.
+    """
+    same = [torch.equal(*pair) for pair in pairs]
+    found = [(0.0, 0.0, 0) if equal else (math.nan, math.nan, 0) for equal in same]
+    if asked:
+        corpus = Corpus([text for k in asked for text in pairs[k]])
+        scores = [
+            -lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0]
+            for later in ("none", "all")
+        ]
+        for k, single, left in zip(asked, *map(Tensor.tolist, scores), strict=True):
+            found[k] = (single, left, 2 * sum(map(len, pairs[k])))
+    return found
 
 
 def _hide_both(
@@ -130,11 +157,11 @@ def _hide_both(
     return [weight, *(hide(key[:, own], share.flatten()) for own in keys)]
 
 
-def _compared(rounds: np.ndarray, level: float, *exact: float) -> Comparison:
+def _compared(rounds: np.ndarray, level: float, others: tuple[float, float, int]) -> Comparison:
     mean, error = float(rounds.mean()), float(rounds.std(ddof=1)) / math.sqrt(len(rounds))
     half = half_width(len(rounds), error, level)
     passes = 2 * STRATA * len(rounds)
-    return Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, *exact)
+    return Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, *others)
 
 
 @torch.no_grad()
@@ -262,4 +289,4 @@ def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> di
 
 def _scores(answer: Tensor, hidden: Tensor) -> Tensor:
     """D times the mean of the answers to each mask [n, D], which stand one after the other: [n]."""
-    return hidden.shape[1] * mean_by_mask(answer, hidden.sum(1))
+    return hidden.shape[1] * check_finite(mean_by_mask(answer, hidden.sum(1)))

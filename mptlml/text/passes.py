@@ -5,6 +5,8 @@ vocabulary head answers where it is asked only: memory is bounded by the rows of
 one pass, however many texts there are.
 """
 
+import inspect
+import math
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +28,7 @@ BATCH_TOKENS = {
 }  # tokens in a pass: bounds the logits, tokens x vocabulary
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
+PLACES = 12  # tokens of the text that tells whether answers are for their own place
 NO_TOKEN = -1  # fills the ids of rows shorter than the longest of a batch
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
@@ -73,6 +76,8 @@ class Passes:
         batch_tokens: int | None = None,
         dtype: torch.dtype | None = None,
         allow_unknown: bool = False,
+        spaced: bool = False,
+        mask_token: str | int | None = None,
     ) -> None:
         if isinstance(model, torch.nn.DataParallel):
             raise ValueError(
@@ -82,14 +87,19 @@ class Passes:
         self.passes = model.eval()
         self.model = model = getattr(model, "module", model)
         self._kind = type(model).__name__
-        self.tokenizer, self.allow_unknown = tokenizer, allow_unknown
+        self.tokenizer, self.allow_unknown, self.spaced = tokenizer, allow_unknown, spaced
         self.device = next(model.parameters()).device
         default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
         self.batch_tokens = check_count(
             default if batch_tokens is None else batch_tokens, "batch_tokens"
         )
-        self.vocab_size = getattr(model.get_input_embeddings(), "num_embeddings", 0)
-        self.words = sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids))
+        self._head = _of_model(model, "get_output_embeddings")
+        self._takes_mask = _takes_mask(model)
+        usual = getattr(model.config, "vocab_size", 0)
+        self.vocab_size = getattr(_of_model(model, "get_input_embeddings"), "num_embeddings", usual)
+        self.mask_id = _mask_id(tokenizer, mask_token, self.vocab_size)
+        special = {*tokenizer.all_special_ids, self.mask_id}
+        self.words = sorted(set(tokenizer.get_vocab().values()) - special)
         _check_vocabularies(self)
         self.prefix, self.suffix = _frame(tokenizer)  # special tokens around a text
         self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
@@ -104,6 +114,7 @@ class Passes:
         try:
             _check_head(self)
             _check_bidirectional(self)
+            _check_places(self)
             self._may_pad(1)
         except torch.OutOfMemoryError:
             raise
@@ -222,25 +233,72 @@ class Passes:
 
         given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, if any.
         """
-        where, own, head = where.to(self.device), get_ident(), self.model.get_output_embeddings()
+        where, own, head = where.to(self.device), get_ident(), self._head
+        mask = {"attention_mask": seen.to(self.device)} if self._takes_mask else {}
         gradients = torch.is_grad_enabled() and self.model.training
         with (
-            LOCKS.setdefault(head, Lock()),
+            LOCKS.setdefault(head or self.model, Lock()),
             torch.set_grad_enabled(gradients),
             torch.autocast(self.device.type, dtype, enabled=dtype is not None),
         ):
-            hook = head.register_forward_pre_hook(  # others may use the network at the same time
-                lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs
+            hook = (
+                head
+                and head.register_forward_pre_hook(  # others may use the network at the same time
+                    lambda module, inputs: (inputs[0][where],) if get_ident() == own else inputs
+                )
             )
             try:
-                logits = self.passes(
-                    given.to(self.device), attention_mask=seen.to(self.device)
-                ).logits
+                answer = self.passes(given.to(self.device), **mask)
             finally:
-                hook.remove()
+                if hook:
+                    hook.remove()
+        logits = getattr(answer, "logits", answer)
+        if not torch.is_tensor(logits):
+            raise ValueError(f"{self._kind} has no vocabulary head: {ADVICE}")
+        if logits.ndim == 3 and logits.shape[:2] != where.shape:
+            raise ValueError(f"{self._kind} answers with shape {tuple(logits.shape)}: {ADVICE}")
         if logits.ndim == 3:  # of a head that does not use its output layer as such
             logits = logits[where]
         return logits if logits.dtype == torch.float64 else logits.float()
+
+
+def _of_model(model: Any, name: str) -> Any:
+    """What a method of the model answers; None where it has none, as code of its own may not."""
+    try:
+        return getattr(model, name)()
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def _takes_mask(model: Any) -> bool:
+    """Whether the model takes an attention mask. Raises ValueError: it wants more than that and the tokens."""
+    first, *others = inspect.signature(model.forward).parameters.values()
+    given = (first.VAR_POSITIONAL, first.VAR_KEYWORD)
+    wanted = [each.name for each in others if each.default is each.empty and each.kind not in given]
+    if lacking := [name for name in wanted if name != "attention_mask"]:
+        raise ValueError(
+            f"{type(model).__name__} wants {' and '.join(lacking)} beside the tokens: "
+            "give a subclass whose forward fills that in"
+        )
+    return any(
+        each.name == "attention_mask" or each.kind is each.VAR_KEYWORD for each in (first, *others)
+    )
+
+
+def _mask_id(tokenizer: Any, mask_token: str | int | None, size: int) -> int:
+    """The id of the mask token, also one given by hand, by its spelling or id. Raises ValueError: none."""
+    if mask_token is None:
+        if tokenizer.mask_token_id is None:
+            raise ValueError(
+                "the tokenizer has no mask token: use that of a masked language model, such as BERT's, "
+                "or name the token by mask_token="
+            )
+        return int(tokenizer.mask_token_id)
+    known = tokenizer.get_vocab().get(str(mask_token))
+    found = int(mask_token) if known is None and str(mask_token).isdecimal() else known
+    if found is None or not 0 <= found < size:
+        raise ValueError(f"mask_token {mask_token!r} is none of the model's {size} tokens")
+    return found
 
 
 def _longest(model: Any, tokenizer: Any) -> int:
@@ -272,10 +330,6 @@ def _check_vocabularies(net: Passes) -> None:
     tokenizer, size = net.tokenizer, net.vocab_size
     if not size:
         raise ValueError(f"{net._kind} has no table of word embeddings: {ADVICE}")
-    if tokenizer.mask_token_id is None:
-        raise ValueError(
-            "the tokenizer has no mask token: use that of a masked language model, such as BERT's"
-        )
     largest, pad = (
         max(tokenizer.get_vocab().values()),
         getattr(net.model.config, "pad_token_id", None),
@@ -308,15 +362,11 @@ def _check_head(net: Passes) -> None:
             f"{kind} with block_sparse attention turns into another network after a short text: "
             "set attention_type to original_full in its configuration"
         )
-    if net.model.get_output_embeddings() is None:
-        raise ValueError(f"{kind} has no vocabulary head: {ADVICE}")
 
 
 def _check_bidirectional(net: Passes) -> None:
     """ValueError for models that do not answer with logits, or cannot see to the right of a hole."""
-    given = torch.tensor(
-        [[net.tokenizer.mask_token_id, net.words[0], right] for right in net.words[:2]]
-    )
+    given = torch.tensor([[net.mask_id, net.words[0], right] for right in net.words[:2]])
     first = torch.tensor([[True, False, False]] * 2)
     with torch.no_grad():
         logits = check_known(net._logits(given, torch.ones_like(given), first))
@@ -331,13 +381,41 @@ def _check_bidirectional(net: Passes) -> None:
         )
 
 
+def _check_places(net: Passes) -> None:
+    """ValueError for models whose answer at a place is for the next token, as of those made of causal ones.
+
+    They tell the next token of a text that they see, and not the one that stands there; or it is the answer
+    one place earlier that changes where a token is hidden.
+    """
+    text = torch.tensor(net.words[:: -(-len(net.words) // PLACES)][: net.max_tokens])
+    count, frame = len(text), (len(net.prefix), len(net.suffix))
+    hidden = torch.eye(count).bool()[1:]
+    rows = torch.cat([text[None], torch.where(hidden, net.mask_id, text)])
+    around = [
+        torch.tensor(ids, dtype=torch.long).expand(count, -1) for ids in (net.prefix, net.suffix)
+    ]
+    given = torch.cat([around[0], rows, around[1]], 1)
+    with torch.no_grad():
+        found = net._logits(given, torch.ones_like(given), pad(torch.ones_like(rows), frame).bool())
+    seen, *others = found.log_softmax(-1).cpu().view(count, count, -1)
+    gain = (seen[:-1].gather(-1, text[1:, None]) - seen[:-1].gather(-1, text[:-1, None]))[:, 0]
+    told = count > 4 and gain.mean() > max(2.0, float(4 * gain.std() / math.sqrt(len(gain))))
+    moved = [int((other - seen).abs().sum(-1).argmax()) for other in others]
+    early = sum(place == k for k, place in enumerate(moved))  # token k + 1 was hidden
+    if told or count > 4 and early > 0.8 * len(moved):
+        raise ValueError(
+            f"{net._kind} answers at each place for the next token (shifted logits, as of networks made of causal "
+            "ones): give a subclass that moves them by one place"
+        )
+
+
 def _same_before_padding(net: Passes, length: int, width: int) -> bool:
     """Whether logits of a text of `length` tokens stay the same, to rounding, in a row of `width` tokens.
 
     Raises ValueError: they change from pass to pass.
     """
     text = (net.words[:3] * length)[:length]
-    text[length // 2] = net.tokenizer.mask_token_id
+    text[length // 2] = net.mask_id
     row = torch.tensor([[*net.prefix, *text, *net.suffix]])
     padded = pad(row, (0, width - length), value=net.tokenizer.pad_token_id or 0)
     places = torch.zeros(padded.shape, dtype=torch.bool)

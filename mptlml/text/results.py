@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -79,23 +79,25 @@ def settings_file(path: Path) -> Path:
 def write_results(
     output: Output,
     heads: Sequence[Line],
-    measure: Callable[[range], Sequence[Line]],
+    measure: Callable[[Sequence[int]], Sequence[Line]],
     *,
     settings: Line,
-    model: str,
+    about: Mapping[str, Any],
     what: str,
+    left_out: Callable[[str], None] | None = None,
 ) -> Path:
     """Write one line for each item, its head and what is measured of it, and return the path of the file.
 
-    heads: what tells an item from others; its `line` must be above that of the item before. measure(unit)
-    answers for the items of a unit. settings: lines of others are not gone on with; they and the name of the
-    model lie in `settings_file`. what: the items, in words. Raises ValueError: see `Output.check`; lines of
-    other settings or items; a result that is no finite number.
+    heads: what tells an item from others; its `line` must be above that of the item before. measure(places)
+    answers for some items of a unit. settings: lines of others are not gone on with; they and `about` lie in
+    `settings_file`. what: the items, in words. left_out: is told of items that have no finite answer, and no
+    line then. Raises ValueError: see `Output.check`; lines of other settings or items; such an item where
+    there is no `left_out`.
     """
     output.check()
     if not all(one["line"] < other["line"] for one, other in pairwise(heads)):
         raise ValueError(f"the lines of {what} must increase")
-    run, about = short_digest(json.dumps(settings)), dict(model=model) | settings
+    run = short_digest(json.dumps(settings))
     heads = [head | dict(settings=run) for head in heads]
     units = [
         range(start, min(start + UNIT, len(heads)))
@@ -109,17 +111,16 @@ def write_results(
     with tqdm(total=sum(map(len, units)), desc=what, mininterval=seconds) as bar:
         for unit in units:
             if unit[0] not in done:
-                measured = zip(unit, measure(unit), strict=True)
-                new = {place: _as_json(heads[place] | one) for place, one in measured}
+                new = _measured(unit, heads, measure, left_out)
                 done |= new
                 if begun:
                     with output.own.open("a", encoding="utf-8") as there:
                         there.write("".join(new.values()))
                 else:  # what an earlier run wrote stays until there is something to take its place
-                    _write(output.own, about, done)
+                    _write(output.own, {**about, **settings}, done)
                     begun = True
             bar.update(len(unit))
-    _write(output.own, about, done)
+    _write(output.own, {**about, **settings}, done)
     return output.own
 
 
@@ -134,11 +135,42 @@ def short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def _measured(
+    unit: Sequence[int],
+    heads: Sequence[Line],
+    measure: Callable[[Sequence[int]], Sequence[Line]],
+    left_out: Callable[[str], None] | None,
+) -> dict[int, str]:
+    """The line of each item. What has no finite answer by itself is left out, or else a ValueError."""
+
+    def lines(places: Sequence[int]) -> dict[int, str]:
+        found = zip(places, measure(places), strict=True)
+        return {place: _as_json(heads[place] | line) for place, line in found}
+
+    try:
+        return lines(unit)
+    except ValueError:
+        good = []
+        for place in unit:
+            try:
+                lines([place])
+            except ValueError as error:
+                message = f"line {heads[place]['line']}: {error}"
+                if left_out is None:
+                    raise ValueError(message) from None
+                left_out(message)
+            else:
+                good.append(place)
+        if len(good) == len(unit):
+            raise
+        return lines(good) if good else {}
+
+
 def _as_json(line: Line) -> str:
     try:
         return json.dumps(line, allow_nan=False) + "\n"
     except ValueError:
-        raise ValueError(f"the model has no finite score for line {line['line']}") from None
+        raise ValueError("the model has no finite score for it") from None
 
 
 def _written(output: Output) -> set[Path]:

@@ -1,0 +1,60 @@
+"""Sequences of letters, such as proteins and genes: how a tokenizer is to read them."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .inputs import Text
+
+LETTERS = ("joined", "spaced")
+# Of texts without blanks: capitals, bases, or more letters than a word has.
+SEQUENCE = re.compile(r"[A-Z*.-]+|[ACGTUNacgtun]+|[A-Za-z*.-]{25,}", re.ASCII)
+BASES, RESIDUES = frozenset("ACGTU"), frozenset("ACDEFGHIKLMNPQRSTVWY")
+
+
+def is_spaced(tokenizer: Any, texts: Sequence[Text], letters: str | None) -> bool:
+    """Whether a tokenizer is to read the texts letter by letter: as `letters` says, or as it knows them.
+
+    Texts that are no sequences are read as they stand, and so are sequences whose letters stand apart.
+    Raises ValueError: a sequence that the tokenizer knows both ways, and not as the same tokens.
+    """
+    if letters is not None:
+        return letters == "spaced"
+    joined = [text for text in texts if len(text.text.split()) == 1]
+    if not are_sequences(texts) or not joined:
+        return False
+    unknown = [0.0, 0.0]  # of all tokens, as they stand and letter by letter
+    for line, text, *_ in joined:
+        ways = [
+            tokenizer(way, add_special_tokens=False, verbose=False).input_ids
+            for way in (text, " ".join(text.strip()))
+        ]
+        shares = [ids.count(tokenizer.unk_token_id) / max(len(ids), 1) for ids in ways]
+        if ways[0] != ways[1] and shares == [0, 0]:
+            raise ValueError(
+                f"line {line}: the tokenizer knows {text[:20]!r} as it stands ({len(ways[0])} tokens) and "
+                f"letter by letter ({len(ways[1])}): say --letters joined or --letters spaced"
+            )
+        unknown = [old + new for old, new in zip(unknown, shares, strict=True)]
+    return unknown[1] < unknown[0]
+
+
+def are_sequences(texts: Sequence[Text]) -> bool:
+    """Whether all texts are sequences, by name or by their letters; single letters may stand apart."""
+    words = [text.text.split() for text in texts if text.name is None]
+    apart = [len(those) > 1 and max(map(len, those)) > 1 for those in words]
+    return not any(apart) and all(SEQUENCE.fullmatch("".join(those)) for those in words)
+
+
+def tell_rare(texts: Sequence[Text], say: Callable[[str], None]) -> None:
+    """Tell of letters that stand for no one residue or base: networks hardly met them in training."""
+    if not are_sequences(texts):
+        return
+    whole = {letter for text in texts for letter in text.text.upper() if not letter.isspace()}
+    known = BASES if len(whole - BASES - set("N*.-")) == 0 else RESIDUES
+    for letter in sorted(whole - known):
+        lines = [text.line for text in texts if letter in text.text.upper()]
+        say(
+            f"{letter!r} stands for no one residue or base, and is scored as any letter, though networks hardly met "
+            f"it in training: in {len(lines)} texts, first on line {lines[0]}"
+        )
