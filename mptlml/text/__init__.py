@@ -2,6 +2,6 @@
 
 from .logits import FromLogits
 from .masked_lm import MaskedLM
-from .pairs import compare, single_mutants
+from .pairs import choose, compare, single_mutants
 
-__all__ = ["FromLogits", "MaskedLM", "compare", "single_mutants"]
+__all__ = ["FromLogits", "MaskedLM", "choose", "compare", "single_mutants"]

@@ -1,7 +1,9 @@
-"""The command `mptlml`: scores of texts under a masked language model, and which text of a pair is likelier.
+"""The command `mptlml`: scores of texts under a masked language model, which of several is likelier, variants.
 
     mptlml score texts.txt --model NAME_OR_FOLDER -o scores.jsonl --curve curve.svg
     mptlml compare good.txt bad.txt --model NAME_OR_FOLDER -o pairs.jsonl
+    mptlml choose questions.jsonl --columns A B C --right label --model NAME_OR_FOLDER
+    mptlml variants wild.fasta --mutations table.csv --measured fitness --model NAME_OR_FOLDER
 
 Several processes share the scoring where a launcher starts them, and a killed one is started again:
 
@@ -17,6 +19,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,14 @@ from scipy import stats
 from .. import __version__
 from ..extras import needs
 from ..files import replacing
-from .corpus_scores import compare_corpus, mean_curve, score_corpus
+from .corpus_scores import (
+    FIELDS,
+    choose_corpus,
+    compare_corpus,
+    mean_curve,
+    score_corpus,
+    variants_corpus,
+)
 from .inputs import FORMATS, STDIN, LeftOut, Source, Text
 from .masked_lm import MaskedLM
 from .pairs import LEAST_PASSES
@@ -116,7 +126,8 @@ def _measure(given: argparse.Namespace, output: Output) -> Path:
     if given.curve:
         with needs("text"):
             import matplotlib.figure  # noqa: F401  (before the work, not after it)
-    lm = _load(given, [text for texts in items for text in texts])
+    variants = given.measure is variants_corpus  # whose other texts are names of mutants
+    lm = _load(given, items[0][1:] if variants else [text for texts in items for text in texts])
     options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
     read = dict(
         letters=LETTERS[lm.spaced],
@@ -197,6 +208,66 @@ def _read_pairs(given: argparse.Namespace) -> list[tuple[Text, ...]]:
         if one.name != other.name:
             _say(f"{one.name!r} is compared with {other.name!r}")
     return [*pairs]
+
+
+def _read_questions(given: argparse.Namespace) -> list[tuple[Text, ...]]:
+    """The answers to each question. Raises ValueError: columns that are no answers, no right one."""
+    if len(given.columns) < 2:
+        raise ValueError("--columns names the answers of a question: give at least two")
+    found = _source(given, given.texts).texts(given.columns, given=given.context)
+    for name in (given.right, given.group):
+        if name not in (None, *given.columns) and name not in found[0][0].beside:
+            raise ValueError(
+                f"{given.texts} has no other column {name!r}, but {', '.join(found[0][0].beside)}"
+            )
+    return found if given.right is None else _with_right(given, found)
+
+
+def _with_right(
+    given: argparse.Namespace, questions: list[tuple[Text, ...]]
+) -> list[tuple[Text, ...]]:
+    """Questions whose `right` column says which answer is right, from 1. Raises ValueError: it does not say."""
+    labels = [str(texts[0].beside.get(given.right, given.right)) for texts in questions]
+    numbers = {int(label) for label in labels if label.isdecimal()}
+    count = len(given.columns)
+    if numbers and not (0 in numbers) ^ (count in numbers):
+        raise ValueError(
+            f"column {given.right} does not say whether answers are counted from 0 or from 1"
+        )
+    first = 0 if 0 in numbers else 1
+    found = []
+    for texts, label in zip(questions, labels, strict=True):
+        names = [*given.columns], [text.text for text in texts], [*"ABCDEFGHIJ"[:count]]
+        numbered = [str(k) for k in range(first, first + count)]
+        places = [each.index(label) + 1 for each in (numbered, *names) if label in each]
+        if not places:
+            raise ValueError(
+                f"line {texts[0].line}: {label!r} in {given.right} is none of the answers"
+            )
+        found.append(
+            tuple(text._replace(beside={**text.beside, "right": places[0]}) for text in texts)
+        )
+    return found
+
+
+def _read_variants(given: argparse.Namespace) -> list[tuple[Text, ...]]:
+    """Each mutant with the wild type. Raises ValueError: several wild types, a measured value that is none."""
+    wild = replace(_source(given, given.texts), format=None).texts()
+    if len(wild) > 1:
+        raise ValueError(f"{given.texts} holds {len(wild)} texts: give one wild type")
+    found = _source(given, given.other).texts(given.columns)
+    for [mutant] in found:
+        value = mutant.beside.get(given.measured, "") if given.measured else ""
+        try:
+            float(value or 0)
+        except ValueError:
+            raise ValueError(
+                f"line {mutant.line}: {given.measured} is {value!r}, no number"
+            ) from None
+    if given.measured and given.measured not in found[0][0].beside:
+        columns = ", ".join(found[0][0].beside)
+        raise ValueError(f"{given.other} has no other column {given.measured!r}, but {columns}")
+    return [(mutant, wild[0][0]) for [mutant] in found]
 
 
 def _in_words(message: str) -> str:
@@ -377,7 +448,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True)
     score = commands.add_parser("score", help="score the texts of a file")
     pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
-    for one in (score, pairs):
+    questions = commands.add_parser("choose", help="say which of several answers is likeliest")
+    variants = commands.add_parser("variants", help="score mutants of a sequence")
+    every = (score, pairs, questions, variants)
+    for one in every:
         one.set_defaults(
             other=None,
             curve=None,
@@ -392,14 +466,20 @@ def _parser() -> argparse.ArgumentParser:
         measure=score_corpus, read=_read_texts, summary=_summary, item=lambda texts: texts[0]
     )
     pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs)
-    for one in (score, pairs):
+    questions.set_defaults(measure=choose_corpus, read=_read_questions, summary=_summary_of_choices)
+    variants.set_defaults(
+        measure=variants_corpus, read=_read_variants, summary=_summary_of_variants, truncate=False
+    )
+    for one in every:
         one.set_defaults(**one.get_default("measure").__kwdefaults__)
     _add_files(score, pairs)
-    _add_measures(score, pairs)
-    for one in (score, pairs):
+    _add_questions(questions)
+    _add_variants(variants)
+    _add_measures(score, pairs, questions, variants)
+    for one in every:
         _add_reading(one)
         _add_network(one)
-    _add_flags(score, pairs)
+    _add_flags(score, pairs, questions, variants)
     return parser
 
 
@@ -443,7 +523,49 @@ def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -
     )
 
 
-def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
+def _add_questions(one: argparse.ArgumentParser) -> None:
+    one.add_argument("texts", type=Path, help="a table or JSON lines, one question per row")
+    one.add_argument(
+        "--columns", nargs="+", required=True, help="of the answers, by name or by number"
+    )
+    one.add_argument(
+        "--right",
+        help="the right answer: one of the columns, or the column that says its number, letter or text",
+    )
+    one.add_argument("--group", help="a column by which the right answers are counted")
+    one.add_argument(
+        "-o", "--output", type=Path, help="where the choices go, one line of JSON per question"
+    )
+
+
+def _add_variants(one: argparse.ArgumentParser) -> None:
+    one.add_argument("texts", type=Path, help="the wild type: FASTA, or one line")
+    one.add_argument(
+        "--mutations",
+        type=Path,
+        dest="other",
+        required=True,
+        help="a table or JSON lines of mutants such as E1A:V2G; one per line where it is no table",
+    )
+    one.add_argument(
+        "--column",
+        nargs=1,
+        dest="columns",
+        help="of the mutants (default: where there is one column alone)",
+    )
+    one.add_argument("--measured", help="a column of measured values, to which scores are compared")
+    one.add_argument(
+        "--offset",
+        type=int,
+        help="the number of the wild type's first letter (default %(default)s)",
+    )
+    one.add_argument(
+        "-o", "--output", type=Path, help="where the scores go, one line of JSON per mutant"
+    )
+
+
+def _add_measures(*every: argparse.ArgumentParser) -> None:
+    score, pairs, *more = every
     orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
     for one, name, read, what in (
         (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
@@ -461,6 +583,15 @@ def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser
             _at_least(LEAST_PASSES),
             f"most passes for a pair, at least {LEAST_PASSES}",
         ),
+        *(
+            (
+                one,
+                "passes",
+                _at_least(LEAST_PASSES),
+                f"most passes to compare two, at least {LEAST_PASSES}",
+            )
+            for one in more
+        ),
     ):
         one.add_argument(
             f"--{name}",
@@ -475,11 +606,12 @@ def _add_measures(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser
         help="measure each area to about this standard error, in nats per text, in place of "
         "--sizes and --masks",
     )
-    pairs.add_argument(
-        "--level",
-        type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
-        help="when a sign is sure (default %(default)s)",
-    )
+    for one in (pairs, *more):
+        one.add_argument(
+            "--level",
+            type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
+            help="when a sign is sure (default %(default)s)",
+        )
 
 
 def _add_reading(one: argparse.ArgumentParser) -> None:
@@ -523,7 +655,8 @@ def _add_network(one: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
+def _add_flags(*every: argparse.ArgumentParser) -> None:
+    score, pairs, questions, variants = every
     flags: list[tuple[Any, str, str]] = [
         (score, "tokens", "write a score of each token, with its spelling"),
         (score, "pseudo-log-likelihood", "measure this alone, by a pass per token"),
@@ -533,19 +666,27 @@ def _add_flags(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -
             "with it, predict a token of a text that is too long from what is around it",
         ),
         (pairs, "area-alone", "leave out the two other scores, two passes per token each"),
-        (score, "bfloat16", BFLOAT16),
-        (pairs, "bfloat16", BFLOAT16),
+        (questions, "pseudo-log-likelihood", "measure this alone, by a pass per token"),
+        (variants, "pseudo-log-likelihood", "measure this too, by a pass per token of each mutant"),
+        (variants, "areas", "compare the area of each mutant with that of the wild type"),
+        *((one, "bfloat16", BFLOAT16) for one in every),
     ]
-    for one in (score, pairs):
+    for one in every:
         what_exists = one.add_mutually_exclusive_group()
         flags += [
             (what_exists, "resume", "keep what an earlier run wrote, and go on"),
             (what_exists, "overwrite", "replace what an earlier run has written"),
             (one, "skip", "leave out texts that cannot be scored, and say which"),
-            (
-                one,
-                "truncate",
-                "of a text that is too long, score as many tokens as the model takes",
+            *(
+                [
+                    (
+                        one,
+                        "truncate",
+                        "of a text that is too long, score as many tokens as the model takes",
+                    )
+                ]
+                if one is not variants
+                else []
             ),
             (one, "quotes", "quotes enclose cells between tabs, as they do between commas"),
             (one, "float32", "compute in single precision what was saved in half"),
@@ -621,6 +762,71 @@ def _summary_of_pairs(given: argparse.Namespace, lines: list[Line]) -> str:
             share = np.mean(np.array(values) > 0)
             said.append(f"  {'first likelier by ' + title:50}{share:6.1%}")
     return "\n".join(said)
+
+
+def _summary_of_choices(given: argparse.Namespace, lines: list[Line]) -> str:
+    """How many choices are decided, and how many are right, by group, with standard errors."""
+    said = [f"{len(lines)} questions"]
+    ways = {"likeliest_singly": "by pseudo-log-likelihood"}
+    if not given.single:
+        ways = {"chosen": "by area"} | ways
+        decided = sum(line["decided"] for line in lines)
+        said[0] += f", {sum(line['passes'] for line in lines)} passes for areas"
+        said.append(f"  decided at {given.level:g}: {decided}")
+    groups: dict[str, list[Line]] = {"all": lines} if given.right else {}
+    for line in lines if given.right and given.group else []:
+        groups.setdefault(f"{given.group} {line[_field(given.group)]}", []).append(line)
+    for name, own in groups.items():
+        for field, way in ways.items():
+            share = np.mean([line[field] == line["right"] for line in own])
+            error = math.sqrt(share * (1 - share) / len(own))
+            said.append(f"  right {way}, {name} ({len(own)}): {share:.1%} +- {error:.1%}")
+    return "\n".join(said)
+
+
+def _summary_of_variants(given: argparse.Namespace, lines: list[Line]) -> str:
+    """How scores of mutants rank them, beside what was measured, with intervals at 95%."""
+    names = {
+        "masked_marginal": "masked marginals",
+        "pseudo_log_likelihood": "pseudo-log-likelihood",
+        "difference": "area",
+    }
+    said = [f"{len(lines)} mutants, minus the wild type, nats; means with standard deviations:"]
+    for name, title in names.items():
+        if name not in lines[0]:
+            continue
+        scores = np.array([line[name] for line in lines])
+        said.append(f"  {title:22}{scores.mean():10.2f} +- {scores.std():.2f}")
+        if given.measured:
+            values = [line[_field(given.measured)] for line in lines]
+            known = [k for k, value in enumerate(values) if value not in (None, "")]
+            low, rank, high = rank_interval(
+                scores[known], np.array([float(values[k]) for k in known])
+            )
+            said.append(
+                f"    rank correlation with {given.measured} ({len(known)}): {rank:.2f} ({low:.2f} to {high:.2f})"
+            )
+    return "\n".join(said)
+
+
+def rank_interval(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """Spearman's rank correlation of two samples [n] between the ends of its interval at 95%: (low, rank, high).
+
+    By Fisher's transformation, with the variance (1 + rank^2 / 2) / (n - 3) of Bonett and Wright (2000). NaN
+    where a sample is constant, or the interval has fewer than four values.
+    """
+    if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
+        return math.nan, math.nan, math.nan
+    rank = float(stats.spearmanr(one, other).statistic)
+    if len(one) < 4 or abs(rank) == 1:
+        return math.nan, rank, math.nan
+    half = stats.norm.ppf(0.975) * math.sqrt((1 + rank**2 / 2) / (len(one) - 3))
+    return math.tanh(math.atanh(rank) - half), rank, math.tanh(math.atanh(rank) + half)
+
+
+def _field(column: str) -> str:
+    """What a column of the file is called in a line of the results."""
+    return column + "_" * (column in FIELDS)
 
 
 def _doubt(line: Line) -> str:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,15 +17,17 @@ from ..checks import check_count
 from ..masks import random_orders
 from .inputs import LeftOut, Text, check_list
 from .masked_lm import MaskedLM, check_finite
-from .pairs import compare
+from .pairs import choose, compare
 from .results import Line, Output, short_digest, write_results
+from .sequences import mutated
 from .text_curves import Corpus, TextCurve, spaced_sizes
 
 # What a line of results says by itself.
 FIELDS = frozenset(
     "line name text first second given tokens cut_tokens area area_error quadrature_error passes error_reached "
     "pseudo_log_likelihood order_sums order_spread sizes scores spellings token_scores left_to_right digest "
-    "windows settings difference error low high sure other_passes".split()
+    "windows settings difference error low high sure other_passes "
+    "answers chosen decided pseudo_log_likelihoods likeliest_singly mutant masked_marginal".split()
 )
 
 
@@ -143,6 +145,83 @@ def compare_corpus(
     return _write(lm, output, found, heads, _compare, "pairs", left_out, about, **settings)
 
 
+def choose_corpus(
+    lm: MaskedLM,
+    questions: Sequence[tuple[Text, ...]],
+    output: Output,
+    *,
+    num_passes: int = 10_000,
+    level: float = 0.95,
+    single: bool = False,
+    truncate: bool = False,
+    seed: int = 0,
+    left_out: LeftOut | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write one line for each question, in order: which of its answers is likeliest; return the file's path.
+
+    A line holds `answers`, their `pseudo_log_likelihoods`, nats, and the likeliest by these, `likeliest_singly`,
+    by its place from 1; unless `single`, also `chosen` by area, `decided` and `passes` of `pairs.choose`.
+    Options are those of `compare_corpus`.
+    """
+    found = _readable(lm, questions, truncate, left_out)
+    heads = [dict(answers=[text.text for text in item.texts]) | _head(item) for item in found]
+    settings = dict(num_passes=num_passes, level=level, single=single, seed=seed)
+    return _write(lm, output, found, heads, _choose, "questions", left_out, about, **settings)
+
+
+def variants_corpus(
+    lm: MaskedLM,
+    variants: Sequence[tuple[Text, Text]],
+    output: Output,
+    *,
+    offset: int = 1,
+    single: bool = False,
+    areas: bool = False,
+    num_passes: int = 10_000,
+    level: float = 0.95,
+    seed: int = 0,
+    left_out: LeftOut | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write one line for each mutant of a wild type, minus the wild type, nats; return the file's path.
+
+    variants: pairs of the mutant, such as E1A:V2G, and the wild type, the same in all. A line holds `mutant`
+    and its `masked_marginal`, the sum over its substitutions of what D passes say of all mutants (Meier et
+    al. 2021). single: its `pseudo_log_likelihood` too, D passes each; areas: what `compare` says, too. offset:
+    as `sequences.mutated`. Raises ValueError: a tokenizer that does not take a letter for a token, what
+    `sequences.mutated` refuses, and as `compare_corpus`.
+    """
+    [wild, *others] = {wild.text: wild for _, wild in variants}.values()
+    letters = "".join(wild.text.split())
+    ids = lm.encode(letters, windows=True)
+    if others or len(ids) != len(letters):
+        raise ValueError(
+            f"{len(letters)} letters are {len(ids)} tokens: variants need one wild type, a token per letter"
+        )
+    if areas and len(ids) > lm.max_tokens:
+        raise ValueError(
+            f"{len(ids)} tokens are more than the {lm.max_tokens} of areas: leave these out"
+        )
+    found, wrong = [], []
+    for mutant, _ in variants:
+        try:
+            text = mutated(letters, mutant.text, offset)
+            own = lm.encode(text, windows=True)
+            if len(own) != len(ids):
+                raise ValueError(
+                    f"{mutant.text}: the tokenizer reads a letter as other than one token"
+                )
+            found.append(Item((mutant, wild._replace(text=text)), [own, ids], 0, lm))
+        except ValueError as error:
+            wrong.append(f"line {mutant.line}: {error}")
+    _tell(wrong, len(variants), len(found), left_out)
+    heads = [dict(name=wild.name, mutant=item.texts[0].text) | _head(item) for item in found]
+    measure = partial(_variants, cache(lambda: lm.masked_marginals(ids)))
+    settings = dict(single=single, areas=areas, num_passes=num_passes, level=level, seed=seed)
+    return _write(lm, output, found, heads, measure, "variants", left_out, about, **settings)
+
+
 def _head(item: Item) -> Line:
     """What tells an item from others: its line, what was given and cut, and the other columns of its row.
 
@@ -173,7 +252,8 @@ def _readable(
             for text in texts:
                 ids.append(own.encode(text.text, truncate=truncate, windows=windows))
         except ValueError as error:
-            side = ("", ", first text", ", second text")[len(texts) - 1 and len(ids) + 1]
+            sides = ("first", "second", "third", *(f"{k}th" for k in range(4, len(texts) + 1)))
+            side = f", {sides[len(ids)]} text" if len(texts) > 1 else ""
             wrong.append(f"line {texts[0].line}{side}: {error}")
             continue
         cut = (
@@ -182,15 +262,20 @@ def _readable(
             else 0
         )
         found.append(Item(texts, ids, cut, own))
+    _tell(wrong, len(items), len(found), left_out)
+    return found
+
+
+def _tell(wrong: Sequence[str], count: int, left: int, left_out: LeftOut | None) -> None:
+    """Tell what cannot be scored of so many texts. Raises ValueError: nobody is to be told, or none is left."""
     for message in wrong:
         if left_out is None:
-            raise ValueError(f"{message} (of {len(items)}, {len(wrong)} cannot be scored)")
+            raise ValueError(f"{message} (of {count}, {len(wrong)} cannot be scored)")
         left_out(message)
-    if not found:
+    if not left:
         raise ValueError(
-            "no text is left that can be scored" if items else "there are no texts to score"
+            "no text is left that can be scored" if count else "there are no texts to score"
         )
-    return found
 
 
 def _score(
@@ -290,6 +375,66 @@ def _compare(
             lm, some, num_passes=num_passes, level=level, others=others, generator=own
         )
     ]
+
+
+def _choose(
+    lm: MaskedLM,
+    items: Sequence[Item],
+    unit: Sequence[int],
+    *,
+    num_passes: int,
+    level: float,
+    single: bool,
+    seed: int,
+) -> list[Line]:
+    """What is measured of the questions of a unit."""
+    questions = [items[place].ids for place in unit]
+    each = check_finite(
+        lm.pseudo_log_likelihood(Corpus([ids for ids_of in questions for ids in ids_of]))
+    )
+    lines: list[Line] = [
+        dict(pseudo_log_likelihoods=scores.tolist(), likeliest_singly=int(scores.argmax()) + 1)
+        for scores in each.split([*map(len, questions)])
+    ]
+    if single:
+        return lines
+    own = draws.seeded(seed, unit[0])
+    found = choose(lm, questions, num_passes=num_passes, level=level, generator=own)
+    return [
+        line | dict(chosen=one.answer + 1, decided=one.decided, passes=one.passes)
+        for line, one in zip(lines, found, strict=True)
+    ]
+
+
+def _variants(
+    marginals: Callable[[], Tensor],
+    lm: MaskedLM,
+    items: Sequence[Item],
+    unit: Sequence[int],
+    *,
+    single: bool,
+    areas: bool,
+    num_passes: int,
+    level: float,
+    seed: int,
+) -> list[Line]:
+    """What is measured of the mutants of a unit, minus the wild type."""
+    lines: list[Line] = []
+    wild = items[unit[0]].ids[1]
+    for place in unit:
+        own = items[place].ids[0]
+        gain = marginals().gather(1, own[:, None]) - marginals().gather(1, wild[:, None])
+        lines.append(dict(masked_marginal=float(gain[own != wild].sum())))
+    if single:
+        scores = lm.pseudo_log_likelihood(Corpus([wild, *(items[place].ids[0] for place in unit)]))
+        for line, score in zip(lines, (scores[1:] - scores[0]).tolist(), strict=True):
+            line["pseudo_log_likelihood"] = score
+    if areas:
+        settings: dict[str, Any] = dict(num_passes=num_passes, level=level, others=False, seed=seed)
+        for line, pair in zip(lines, _compare(lm, items, unit, **settings), strict=True):
+            names = ("difference", "error", "low", "high", "sure", "passes")
+            line |= {name: pair[name] for name in names}
+    return lines
 
 
 def _write(

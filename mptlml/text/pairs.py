@@ -50,6 +50,14 @@ class Comparison(NamedTuple):
     other_passes: int
 
 
+class Choice(NamedTuple):
+    """The answer that was chosen, by its place from 0; whether the sign of each comparison was sure; rows asked."""
+
+    answer: int
+    decided: bool
+    passes: int
+
+
 class Mutants(NamedTuple):
     """All single mutants of a text, minus the text's own, nats: row j, column v has words[v] at place j.
 
@@ -126,6 +134,43 @@ def compare(
             mean, passes = one - other, masks[k] + found[k].passes
             found[k] = Comparison(mean, 0.0, mean, mean, mean != 0, passes, *exact[k])
     return [found[k] for k in range(len(keys))]
+
+
+def choose(
+    lm: MaskedLM,
+    questions: Sequence[Sequence[str]] | Sequence[Sequence[Tensor]],
+    *,
+    num_passes: int = 10_000,
+    level: float = 0.95,
+    generator: Generator,
+) -> list[Choice]:
+    """For each question, which of its answers is likeliest by area: a Choice.
+
+    The answer that leads is compared with the next one, under masks that both share, as `compare` does; of K
+    answers each time at 1 - (1 - level) / (K - 1), so that all K - 1 signs are right at `level`. num_passes:
+    the most rows for one comparison. questions: of each its answers, texts or their ids. Raises ValueError:
+    fewer than two answers, and as `compare`.
+    """
+    if any(isinstance(answers, str) or len(answers) < 2 for answers in questions):
+        raise ValueError("give a list of questions, at least two answers each")
+    ids = [[lm._row(answer) for answer in answers] for answers in questions]
+    found = [Choice(0, True, 0) for _ in ids]
+    for k in range(1, max(map(len, ids), default=0)):
+        going = [q for q, answers in enumerate(ids) if k < len(answers)]
+        corpus = Corpus([ids[q][place] for q in going for place in (found[q].answer, k)])
+        most = max(len(ids[q]) for q in going) - 1
+        pairs = compare(
+            lm,
+            corpus,
+            num_passes=num_passes,
+            level=1 - (1 - level) / most,
+            others=False,
+            generator=generator,
+        )
+        for q, pair in zip(going, pairs, strict=True):
+            best = k if pair.difference < 0 else found[q].answer
+            found[q] = Choice(best, found[q].decided and pair.sure, found[q].passes + pair.passes)
+    return found
 
 
 def _other_scores(

@@ -1,4 +1,4 @@
-"""Sequences of letters, such as proteins and genes: how a tokenizer is to read them."""
+"""Sequences of letters, such as proteins and genes: how a tokenizer is to read them, and their variants."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -58,3 +58,31 @@ def tell_rare(texts: Sequence[Text], say: Callable[[str], None]) -> None:
             f"{letter!r} stands for no one residue or base, and is scored as any letter, though networks hardly met "
             f"it in training: in {len(lines)} texts, first on line {lines[0]}"
         )
+
+
+def mutated(wild: str, mutant: str, offset: int = 1) -> str:
+    """The wild type with the substitutions of a mutant such as E1A:V2G; "WT" has none.
+
+    offset: the number of the wild type's first letter. Raises ValueError: what is no substitution, another
+    letter in the wild type, a number outside of it, two substitutions of one letter.
+    """
+    letters, parts = [*wild], re.split(r"[:;,/+\s]+", mutant.strip())
+    seen = set()
+    for part in [] if mutant.strip().strip("_").upper() == "WT" else parts:
+        found = re.fullmatch(r"(\D)(\d+)(\D)", part)
+        if not found:
+            raise ValueError(f"{part!r} is no substitution such as E1A")
+        old, number, new = found[1], int(found[2]), found[3]
+        place = number - offset
+        if not 0 <= place < len(wild):
+            raise ValueError(
+                f"{part}: the wild type has the letters {offset} to {offset + len(wild) - 1}"
+            )
+        if wild[place] != old or place in seen:
+            raise ValueError(
+                f"{part}: letter {number} of the wild type is {wild[place]}, "
+                f"{'and is replaced twice' if place in seen else 'so the first letter may have another number'}"
+            )
+        seen.add(place)
+        letters[place] = new
+    return "".join(letters)

@@ -1,0 +1,208 @@
+"""Which of several answers is likeliest, and mutants of a wild type: in Python and by the command."""
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fakes import saved_network
+from scipy import stats
+
+from mptlml.text import MaskedLM, choose, command
+from mptlml.text.command import rank_interval
+from mptlml.text.results import read_results
+from mptlml.text.sequences import mutated
+
+WILD = "MKVLAE"
+ANSWERS = [["the cat sat", "a dog", "the mat sat"], ["a", "the"], ["a cat", "a  cat"]]
+
+
+@pytest.fixture(scope="module")
+def proteins(tmp_path_factory):
+    """A folder with a tiny network of single residues, as AntiBERTy's tokenizer reads them."""
+    folder = tmp_path_factory.mktemp("proteins")
+    saved_network(folder, "A C D E F G H I K L M N P Q R S T V W Y")
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, folder, proteins):
+    monkeypatch.chdir(tmp_path)
+    Path("wild.fasta").write_text(f">P1 one\n{WILD[:3]}\n{WILD[3:]}\n")
+
+    def run(one, *words):
+        model = proteins if one == "variants" else folder
+        command.main([one, *words, "--model", str(model), "-o", "s.jsonl"])
+        return read_results(Path("s.jsonl"))
+
+    return run
+
+
+def test_the_likeliest_answer_is_chosen_and_says_whether_it_is_sure(lm, generator):
+    found = choose(lm, ANSWERS, generator=generator)
+    for answers, choice in zip(ANSWERS, found, strict=True):
+        areas = [lm.exact_curve(text).area().mean for text in answers]
+        assert choice.answer == int(np.argmax(np.round(areas, 6)))
+        assert choice.decided == (len({*np.round(areas, 6)}) == len(areas))
+    assert [choice.passes for choice in found] == [17, 2, 0] or found[0].passes < 30
+    with pytest.raises(ValueError, match="at least two answers each"):
+        choose(lm, [["a"]], generator=generator)
+
+
+def test_undecided_answers_say_so(lm, generator):
+    """Long texts that differ by little, under few passes."""
+    long = "the cat sat on the mat a dog ran on the mat"
+    [choice] = choose(
+        lm,
+        [[long, f"{long} a", f"{long} the"]],
+        num_passes=208,
+        level=1 - 1e-9,
+        generator=generator,
+    )
+    assert not choice.decided and choice.passes == 416
+
+
+def test_the_command_chooses_and_counts_by_group(here, lm, capsys):
+    rows = [
+        dict(good=a, bad=b, UID=uid)
+        for a, b, uid in [("the cat", "a dog", "x"), ("a", "the", "y"), ("a dog sat", "a", "x")]
+    ]
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ["q.jsonl", "--columns", "good", "bad", "--right", "good", "--group", "UID"]
+    lines, said = here("choose", *words), capsys.readouterr().out
+    right = [
+        lm.exact_curve(row["good"]).area().mean > lm.exact_curve(row["bad"]).area().mean
+        for row in rows
+    ]
+    assert [line["chosen"] == 1 for line in lines] == right and lines[0]["UID"] == "x"
+    share = np.mean(right)
+    assert (
+        f"right by area, all (3): {share:.1%} +- {math.sqrt(share * (1 - share) / 3):.1%}" in said
+    )
+    assert "right by area, UID x (2)" in said and "decided at 0.95: 3" in said
+    lines = here("choose", *words, "--pseudo-log-likelihood", "--overwrite")
+    for line, row in zip(lines, rows, strict=True):
+        scores = lm.pseudo_log_likelihood([row["good"], row["bad"]]).tolist()
+        assert line["pseudo_log_likelihoods"] == pytest.approx(scores, abs=1e-5)
+        assert line["likeliest_singly"] == 1 + int(np.argmax(scores)) and "chosen" not in line
+
+
+@pytest.mark.parametrize(
+    ("labels", "right"),
+    [
+        ("0 1", [1, 2]),
+        ("1 2", [1, 2]),
+        ("A B", [1, 2]),
+        ("two a", [None]),
+        ("1 1", [None]),
+        ("a c", [1, 2]),
+    ],
+)
+def test_the_right_answer_is_a_number_a_letter_or_its_text(here, labels, right):
+    first, second = labels.split()
+    Path("q.csv").write_text(f"one,two,label\na,the cat,{first}\nthe,c,{second}\n")
+    words = [
+        "q.csv",
+        "--columns",
+        "one",
+        "two",
+        "--right",
+        "label",
+        "--pseudo-log-likelihood",
+        "--allow-unknown",
+    ]
+    if right == [None]:
+        with pytest.raises(SystemExit, match="does not say whether|none of the answers|line 3"):
+            here("choose", *words[:-2], "--right", "label")
+    else:
+        assert [line["right"] for line in here("choose", *words)] == right
+
+
+@pytest.mark.parametrize(
+    ("mutant", "offset", "text"),
+    [
+        ("K2A", 1, "MAVLAE"),
+        ("K2A:E6G", 1, "MAVLAG"),
+        ("K25A;A28V", 24, "MAVLVE"),
+        ("WT", 1, WILD),
+        ("_wt", 5, WILD),
+        ("M1M", 1, WILD),
+        ("E2A", 1, "E2A: letter 2 of the wild type is K, so the first letter may have"),
+        ("K2A:K2V", 1, "K2V: letter 2 of the wild type is K, and is replaced twice"),
+        ("K2A", 10, "K2A: the wild type has the letters 10 to 15"),
+        ("K0A", 1, "K0A: the wild type has the letters 1 to 6"),
+        ("p.Lys2Ala", 1, "'p.Lys2Ala' is no substitution"),
+        ("K2del", 1, "'K2del' is no substitution"),
+        ("", 1, "'' is no substitution"),
+    ],
+)
+def test_a_mutant_is_read_against_its_wild_type(mutant, offset, text):
+    if " " in text:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            mutated(WILD, mutant, offset)
+    else:
+        assert mutated(WILD, mutant, offset) == text
+
+
+def test_the_command_scores_variants(here, proteins, capsys):
+    """Masked marginals, and with options the differences of two other scores; columns come along."""
+    table = "mutant,fitness,note\nK2A,1.5,a\nK2A:E6G,-1,b\nWT,0,\nV3C,,c\nL4Y,2,d\n"
+    Path("m.csv").write_text(table)
+    words = ["wild.fasta", "--mutations", "m.csv", "--column", "mutant"]
+    lines = here("variants", *words, "--measured", "fitness", "--pseudo-log-likelihood", "--areas")
+    said, lm = capsys.readouterr().out, MaskedLM.from_pretrained(str(proteins), spaced=True)
+    marginals, ids = lm.masked_marginals(WILD), lm.encode(WILD)
+    for line, text in zip(lines, ["MAVLAE", "MAVLAG", WILD, "MKCLAE", "MKVYAE"], strict=True):
+        own = lm.encode(text)
+        gain = sum(marginals[j, own[j]] - marginals[j, ids[j]] for j in range(6))
+        assert line["masked_marginal"] == pytest.approx(float(gain), abs=1e-5)
+        singles = lm.pseudo_log_likelihood([text, WILD])
+        assert line["pseudo_log_likelihood"] == pytest.approx(
+            float(singles[0] - singles[1]), abs=1e-5
+        )
+        areas = [lm.exact_curve(each).area().mean for each in (text, WILD)]
+        assert line["difference"] == pytest.approx(areas[0] - areas[1], abs=1e-5)
+    assert (lines[0]["name"], lines[0]["note"], lines[1]["fitness"]) == ("P1", "a", "-1")
+    known = [k for k in range(5) if k != 3]
+    rank = stats.spearmanr([lines[k]["masked_marginal"] for k in known], [1.5, -1, 0, 2]).statistic
+    assert (
+        f"rank correlation with fitness (4): {rank:.2f} (" in said
+        and "names the columns mutant" not in said
+    )
+    plain = here("variants", *words, "--overwrite")
+    assert {"pseudo_log_likelihood", "difference"}.isdisjoint(plain[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["--column", "mutant", "--measured", "height"],
+            "has no other column 'height', but fitness",
+        ),
+        (["--column", "mutant", "--measured", "fitness"], "line 3: fitness is 'high', no number"),
+        (
+            ["--column", "mutant", "--offset", "3"],
+            "line 2: K2A: the wild type has the letters 3 to 8",
+        ),
+        ([], "m.csv has the columns mutant, fitness: say which is meant"),
+    ],
+)
+def test_a_table_of_mutants_that_does_not_fit_is_refused(here, words, message):
+    Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3C,high\n")
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        here("variants", "wild.fasta", "--mutations", "m.csv", *words)
+
+
+def test_an_interval_of_ranks_covers(generator):
+    """By samples of a normal pair whose rank correlation is known."""
+    slope, count, runs = 0.5, 40, 400
+    truth = 6 / math.pi * math.asin(slope / 2)
+    x, noise = torch.randn(2, runs, count, generator=generator).numpy()
+    y = slope * x + math.sqrt(1 - slope**2) * noise
+    ends = [rank_interval(*pair) for pair in zip(x, y, strict=True)]
+    covered = np.mean([low <= truth <= high for low, _, high in ends])
+    assert abs(covered - 0.95) < 4 * math.sqrt(0.95 * 0.05 / runs)
