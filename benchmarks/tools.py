@@ -1,7 +1,7 @@
-"""This library beside minicons and lmppl, on the same networks and texts: python -m benchmarks tools PYTHON
+"""This library beside minicons, lmppl and a plain loop, on the same networks: python -m benchmarks tools PYTHON
 
 Writes book/data/tools.csv: processor seconds, peak megabytes of the process, and the largest difference from this
-library's scores, for two networks and two scores, tool after tool, three times over. Each tool runs in a process of
+library's scores, for three networks and two scores, tool after tool, three times over. Each tool runs in a process of
 its own, on one thread, text by text; loading is not counted. lmppl tells a perplexity alone, so its texts are compared
 by their mean over tokens. About 15 minutes. minicons needs transformers 4, so PYTHON is another one:
 
@@ -39,11 +39,12 @@ FIELDS = (
 )
 REPEATS = 3
 ASKED = [
+    ("small BERT", "pseudo-log-likelihood"),
     ("BERT-base", "pseudo-log-likelihood"),
     ("BERT-base", "within words"),
     ("antibody", "pseudo-log-likelihood"),
 ]
-TEXTS = {"BERT-base": 8, "antibody": 1}
+TEXTS = {"small BERT": 32, "BERT-base": 8, "antibody": 1}
 LATER = {"pseudo-log-likelihood": "none", "within words": "word"}
 
 
@@ -71,7 +72,28 @@ def by_lmppl(folder, texts, score):
     return lambda: [[-math.log(scorer.get_perplexity(text))] for text in texts]
 
 
-TOOLS = {"mptlml": by_mptlml, "minicons": by_minicons, "lmppl": by_lmppl}
+def by_loop(folder, texts, score):
+    """A pass per token, of one row, as one would write it."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    @torch.no_grad()
+    def one(text):
+        ids, found = tokenizer(text, return_tensors="pt").input_ids, []
+        for place in range(1, ids.shape[1] - 1):
+            hidden = ids.clone()
+            hidden[0, place] = tokenizer.mask_token_id
+            logits = model(hidden).logits[0, place]
+            found.append(logits.log_softmax(-1)[ids[0, place]].item())
+        return found
+
+    return lambda: [one(text) for text in texts]
+
+
+TOOLS = {"mptlml": by_mptlml, "minicons": by_minicons, "lmppl": by_lmppl, "loop": by_loop}
+NOT_ASKED = {("lmppl", "within words"), ("loop", "within words")}
 
 
 def save(folder):
@@ -86,7 +108,11 @@ def save(folder):
     split = [
         text for text in sentences if 60 < len(text) < 90 and "##" in str(tokenizer.tokenize(text))
     ]
+    small = BertConfig(
+        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024
+    )
     found = {
+        "small BERT": (MaskedLM.random(small, tokenizer, seed=0), split),
         "BERT-base": (MaskedLM.random(BertConfig(), tokenizer, seed=0), split),
         "antibody": (real_network.load_network().lm, real_network.load_sequences().tested),
     }
@@ -112,13 +138,14 @@ def alone(folder, network, score, tool):
     ask = TOOLS[tool](str(place), json.loads((place / "texts.json").read_text()), score)
     before, scores = time.process_time(), ask()
     seconds, most = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps([version(tool), scores, seconds, most / 1024]))
+    which = "" if tool == "loop" else version(tool)
+    print(json.dumps([which, scores, seconds, most / 1024]))
 
 
 def run(python, folder, network, score, repeat):
     """The lines of one score, a tool each."""
     ours = []
-    for tool in [tool for tool in TOOLS if (tool, score) != ("lmppl", "within words")]:
+    for tool in [tool for tool in TOOLS if (tool, score) not in NOT_ASKED]:
         command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
         done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
         if (

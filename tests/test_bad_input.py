@@ -300,7 +300,7 @@ TAKES = {  # a method: (a call of it, which of these it takes)
     "single_scores, by words": (lambda x: LM.single_scores(x, "word"), ["texts"]),
     "exact_curve": (LM.exact_curve, ONE),
     "chain_rule": (lambda x: LM.chain_rule(x, ORDER), ONE),
-    "masked_marginals": (LM.masked_marginals, ["a text"]),
+    "masked_marginals": (LM.masked_marginals, ONE),
     "token_scores": (LM.token_scores, ["a text"]),
     "Corpus": (Corpus, ["rows as a list"]),
 }
