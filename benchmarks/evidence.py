@@ -4,6 +4,7 @@
     regression  polynomials of degree 0 to 4, and one of unknown width; for degree 2 also a fixed 15%, four
                 times the steps, and twice the width; five seeds
     choosing    which of five degrees each score picks, over 500 data sets, five seeds
+    places      the same choices by networks that know places, two hidden layers each
     sets        the first seed's areas of each of these data sets
     widths      which width of the prior the area picks for groups of data sets, five seeds
     nested      nested sampling of the same evidence (python -m pip install dynesty)
@@ -26,7 +27,8 @@ from .results import Table
 
 SEEDS = range(11, 16)
 NUM_SETS, NUM_ORDERS, GROUP, NUM_GROUPS = 500, 8, 20, 30
-NUM_NESTED = 40
+NUM_NESTED = 20
+FEW = SEEDS[:3]  # for what takes long
 N = study.NUM_OBSERVATIONS
 PRIORS = {"Beta(1, 1)": (1.0, 1.0), "Beta(20, 20)": (20.0, 20.0)}
 VARIANTS = {  # of the network for degree 2
@@ -180,21 +182,22 @@ def data_sets(seed):
     return torch.cat(rows), torch.arange(len(rows)).repeat_interleave(each)
 
 
-def scores(seed):
-    """{score: [n, degrees]} of the data sets of a seed."""
+def scores(seed, *wanted):
+    """{score: [n, degrees]} of the data sets of a seed, of all scores or of those that are named."""
     x, _ = data_sets(seed)
     exact = [study.regression(degree) for degree in study.DEGREES]
     nets = [network(str(degree), "uniform sizes", seed) for degree in study.DEGREES]
-
-    def table(score, models):
-        return torch.stack([score(model).detach().double() for model in models], -1)
-
+    ways = {
+        "exact evidence": (exact, lambda model: model.log_prob(x)),
+        "area": (nets, lambda net: along_orders(net, x, seed).mean),
+        "exact leave one out": (exact, lambda model: study.leave_one_out(model, x)),
+        "left end": (nets, lambda net: study.leave_one_out(net, x.long())),
+        "BIC": (study.DEGREES, lambda degree: study.information_criterion(degree, x)),
+    }
     return {
-        "exact evidence": table(lambda model: model.log_prob(x), exact),
-        "area": table(lambda net: along_orders(net, x, seed).mean, nets),
-        "exact leave one out": table(lambda model: study.leave_one_out(model, x), exact),
-        "left end": table(lambda net: study.leave_one_out(net, x.long()), nets),
-        "BIC": table(lambda degree: study.information_criterion(degree, x), study.DEGREES),
+        name: torch.stack([score(model).detach().double() for model in models], -1)
+        for name, (models, score) in ways.items()
+        if name in (wanted or ways)
     }
 
 
@@ -202,27 +205,53 @@ def scores(seed):
 def choosing(seed):
     _, truth = data_sets(seed)
     found = scores(seed)
-    best = found["exact evidence"].argmax(-1)
     for name, score in found.items():
-        picked, posterior = score.argmax(-1), score.softmax(-1)
-        mine = posterior.gather(-1, truth[:, None])
-        top = posterior.max(-1).values
-        yield dict(
-            seed=seed,
-            score=name,
-            right=(picked == truth).double().mean().item(),
-            as_exact=(picked == best).double().mean().item(),
-            log_score=mine.log().mean().item(),
-            sure=top.mean().item(),
-            degree=picked.double().mean().item(),
-            by_degree=[(picked == degree).double().mean().item() for degree in study.DEGREES],
+        yield dict(seed=seed, score=name) | picks(score, truth, found["exact evidence"])
+
+
+def picks(score, truth, exact):
+    """What comes of choosing by scores [n, degrees], where `truth` [n] is true."""
+    picked, posterior = score.argmax(-1), score.softmax(-1)
+    return dict(
+        right=(picked == truth).double().mean().item(),
+        as_exact=(picked == exact.argmax(-1)).double().mean().item(),
+        log_score=posterior.gather(-1, truth[:, None]).log().mean().item(),
+        sure=posterior.max(-1).values.mean().item(),
+        degree=picked.double().mean().item(),
+        by_degree=[(picked == degree).double().mean().item() for degree in study.DEGREES],
+    )
+
+
+@torch.no_grad()
+def places(seed):
+    """The same choices by networks that know places, and their errors on the data sets of each degree itself."""
+    x, truth = data_sets(seed)
+    exact = scores(seed, "exact evidence")["exact evidence"]
+    nets = [
+        kept(
+            f"perceptron {degree} {seed}",
+            lambda degree=degree: study.train_perceptron(study.regression(degree), seed=seed),
+        )
+        for degree in study.DEGREES
+    ]
+    area = torch.stack([along_orders(net, x, seed).mean.double() for net in nets], -1)
+    left = torch.stack([study.leave_one_out(net, x.long()).double() for net in nets], -1)
+    own = [(area - exact)[truth == degree, degree] for degree in study.DEGREES]
+    for name, score in ("area", area), ("left end", left):
+        yield (
+            dict(seed=seed, score=name)
+            | picks(score, truth, exact)
+            | dict(
+                error=[error.mean().item() for error in own],
+                rms=[error.square().mean().sqrt().item() for error in own],
+            )
         )
 
 
 @torch.no_grad()
 def sets():
     x, truth = data_sets(SEEDS[0])
-    found = scores(SEEDS[0])
+    found = scores(SEEDS[0], "exact evidence", "area")
     for row, degree, exact, area in zip(
         x, truth, found["exact evidence"], found["area"], strict=True
     ):
@@ -300,18 +329,24 @@ def nested(row):
     net = network(UNKNOWN, "uniform sizes", SEEDS[0])
     began = time.perf_counter()
     area = along_orders(net, x, row)
-    yield line | dict(
+    line |= dict(
         area=area.mean.item(),
         area_error=area.stderr.item(),
         area_seconds=time.perf_counter() - began,
     )
+    began = time.perf_counter()  # the whole training, by twenty of its steps
+    with torch.enable_grad():
+        study.train(truth, seed=row, num_steps=20)
+    seconds = (time.perf_counter() - began) * study.NUM_STEPS / 20
+    yield line | dict(training_seconds=seconds)
 
 
 TABLES = {
     "evidence_coins": Table(coins, coins_units),
     "evidence_regression": Table(regression, regression_units),
-    "evidence_choosing": Table(choosing, lambda: [(seed,) for seed in SEEDS]),
+    "evidence_choosing": Table(choosing, lambda: [(seed,) for seed in FEW]),
+    "evidence_places": Table(places, lambda: [(seed,) for seed in FEW]),
     "evidence_sets": Table(sets, lambda: [()]),
-    "evidence_widths": Table(widths, lambda: [(seed,) for seed in SEEDS]),
+    "evidence_widths": Table(widths, lambda: [(seed,) for seed in FEW]),
     "evidence_nested": Table(nested, lambda: [(row,) for row in range(NUM_NESTED)]),
 }

@@ -114,6 +114,22 @@ def test_a_network_that_is_told_reads_what_it_is_told(generator):
     assert (one != other).any() and (one[seen] == 0).all()
 
 
+def test_a_perceptron_obeys_the_laws_of_any_network(generator):
+    net = study.Perceptron(5, width=8, generator=generator)
+    found = check_model(net, values=(0.0, 1.0), dtype=torch.float32, tolerance=1e-5)
+    assert "broken" not in " ".join(found.values())
+
+
+def test_a_perceptron_learns_the_posterior_predictive_probabilities():
+    model, seen = study.regression(1), torch.arange(24) < 12
+    x = model.sample(100, generator=torch.Generator().manual_seed(2))
+    few, many, exact = (
+        net.conditional_log_prob(x.float(), seen)[:, 12:].mean().item()
+        for net in (*(study.train_perceptron(model, seed=1, num_steps=n) for n in (1, 60)), model)
+    )
+    assert few + 0.02 < many < exact + 0.02
+
+
 def test_a_short_training_comes_nearer_to_the_evidence():
     model = study.Coins(20.0, 20.0)
     few, many = (

@@ -11,6 +11,7 @@ library, with which the integral by other means agrees to 0.02 nats (tests/test_
 
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -19,7 +20,8 @@ from numpy.polynomial.legendre import legvander
 from scipy.optimize import minimize
 from scipy.special import betaln, expit, gammaln
 from scipy.stats import hypergeom, norm, qmc
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from mptlml import draws, objectives
 from mptlml.checks import check_shapes
@@ -169,7 +171,7 @@ def train(
 
 
 def _fit(
-    objective: Callable[[], Tensor], net: MaskedTransformer, num_steps: int, learning_rate: float
+    objective: Callable[[], Tensor], net: nn.Module, num_steps: int, learning_rate: float
 ) -> History:
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     return fit(
@@ -182,6 +184,40 @@ def _fit(
         track_every=num_steps,
         name="evidence",
     )
+
+
+class Perceptron(nn.Module):
+    """Two hidden layers that read all visible answers by their places; the transformer knows distances alone."""
+
+    def __init__(self, num_tokens: int, *, width: int = 256, generator: Generator) -> None:
+        super().__init__()
+        self.num_tokens = num_tokens
+        sizes = [2 * num_tokens, width, width, num_tokens]
+        maps = [nn.Linear(*pair, device="meta").to_empty(device="cpu") for pair in pairwise(sizes)]
+        for each in maps:
+            nn.init.normal_(each.weight, std=each.in_features**-0.5, generator=generator)
+            nn.init.zeros_(each.bias)
+        self.layers = nn.Sequential(maps[0], nn.GELU(), maps[1], nn.GELU(), maps[2])
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per observation [..., N]; exactly 0 at observed ones."""
+        x, observed = torch.broadcast_tensors(x, observed)
+        sign = 2.0 * x - 1
+        answer = self.layers(torch.cat([torch.where(observed, sign, 0.0), observed.float()], -1))
+        return at_masked(logsigmoid(sign * answer), x, observed)
+
+
+def train_perceptron(model: Bayesian, *, seed: int, num_steps: int = NUM_STEPS) -> Perceptron:
+    """One that is trained as the transformer is, on 256 data sets a step."""
+    generator = torch.Generator().manual_seed(seed)
+    net = Perceptron(model.num_tokens, generator=generator)
+
+    def objective() -> Tensor:
+        rows = model.sample(4 * BATCH, generator=generator).float()
+        return objectives.stratified_size(net, rows, generator=generator)
+
+    _fit(objective, net, num_steps, 2e-3)
+    return net
 
 
 class Told:
