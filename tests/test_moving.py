@@ -15,7 +15,7 @@ import torch
 from conftest import ROOT
 
 from mptlml.models.transformer import MaskedTransformer
-from mptlml_book.studies import packing
+from mptlml_book.studies import evidence, packing
 from mptlml_book.studies.known_language import WORDS, language
 from mptlml_book.studies.real_network import EIGHT
 
@@ -225,3 +225,17 @@ def test_the_rate_never_sees_some_loss_and_invents_other():
     assert parts[1] == pytest.approx([0.8, 0.2 + 0.1])
     bias = [4 * score - sum(scores) for score in scores]
     assert [unseen - invented for unseen, invented in parts] == pytest.approx(bias)
+
+
+def test_the_coins_have_their_evidence_as_area(data):
+    """The page's own tables: for the exact model by its formula, for a network as the study computes it."""
+    told, heads = data["coins"], range(25)
+    for model, pair in zip(told["models"], ((1, 1), (20, 20)), strict=True):
+        found = [run_script("coins", "kind.curve(...value)", [model["exact"], k]) for k in heads]
+        rows = (torch.arange(24) < torch.arange(25)[:, None]).double()
+        expected = evidence.Coins(*pair).log_prob(rows).tolist()
+        assert np.sum(found, 1) == pytest.approx(expected, abs=1e-3)
+        network = np.array(model["network"])
+        for k in (0, 17, 24):
+            curve = run_script("coins", "kind.curve(...value)", [model["network"], k])
+            assert curve == pytest.approx(evidence.curve_of_count(network, k), abs=1e-9)

@@ -33,27 +33,35 @@
     return () => {
       const curves = data.models.map(({ network }) => curve(network, +heads.value));
       const areas = curves.map(sum);
-      const truths = data.models.map(({ exact }) => sum(curve(exact, +heads.value)));
-      const factor = areas[0] - areas[1];
-      const better = data.models[factor > 0 ? 0 : 1].name;
+      const truth = data.models.map(({ exact }) => sum(curve(exact, +heads.value)));
+      const prefers = (difference) => `${data.models[difference > 0 ? 0 : 1].name} by ${number(Math.abs(difference))} nats`;
       const say = [
         ...data.models.map(({ name }, k) =>
-          `${name}: area ${number(areas[k])} nats, exact log evidence ${number(truths[k])}.`),
-        `Log Bayes factor ${number(Math.abs(factor))} nats for ${better}; exact `
-          + `${number(truths[0] - truths[1], 2, true)} for ${data.models[0].name}.`,
+          `${name}: area ${number(areas[k])}, exact log evidence ${number(truth[k])} nats.`),
+        `The areas prefer ${prefers(areas[0] - areas[1])}; that is the log Bayes factor. `
+          + `The left ends, leave-one-out over all flips, prefer ${prefers(N * (curves[0][0] - curves[1][0]))}.`,
       ];
-      const what = "Two staircases, the curves of two networks for one data set.";
-      const [svg, width] = figure.sheet(300, `${what} ${say.join(" ")}`);
-      const low = Math.min(...curves.flat());
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 300 }, {
-        x: [0.5, N + 0.5], y: [1.1 * low, 0], xlabel: "flips hidden, m", ylabel: "S(m), nats per flip" });
-      curves.forEach((scores, k) => {
-        const { colour, name } = data.models[k];
-        panel.line(Moving.steps(scores), colour);
-        const at = k ? N : 1;
-        const above = scores[at - 1] >= curves[1 - k][at - 1];
-        panel.name(k ? N + 0.5 : 0.5, scores[at - 1], name, colour, k ? "end" : "start", k ? -4 : 4, above ? -8 : 18);
+      const what = "Two staircases, the curves of two networks for one data set, and the area between them.";
+      const [svg, width] = figure.sheet(320, `${what} ${say.join(" ")}`);
+      const low = 1.12 * Math.min(-0.8, ...curves.flat());
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 320 }, {
+        x: [0.5, N + 0.5], y: [low, 0], xlabel: "flips hidden, m", ylabel: "S(m), nats per flip" });
+      curves[0].forEach((score, k) => {
+        panel.box(k + 0.5, k + 1.5, score, curves[1][k], data.models[score > curves[1][k] ? 0 : 1].colour);
       });
+      curves.forEach((scores, k) => {
+        panel.line(Moving.steps(scores), data.models[k].colour);
+        panel.dot(1, scores[0], data.models[k].colour, 5);
+      });
+      panel.rule("x", 1.5, "grey dashed");
+      panel.words(panel.x(1.5) + 6, panel.bottom - 10, "\u2190 left end: leave one out", "start");
+      panel.words(panel.right - 4, panel.bottom - 10, "first flip", "end");
+      const high = curves[0][0] >= curves[1][0] ? 0 : 1; // names stand above and below the two curves
+      const at = [high, 1 - high];
+      panel.name(N / 2, Math.max(...curves.map((scores) => scores[N / 2])), data.models[at[0]].name,
+        data.models[at[0]].colour, "middle", 0, -12);
+      panel.name(N / 2, Math.min(...curves.map((scores) => scores[N / 2])), data.models[at[1]].name,
+        data.models[at[1]].colour, "middle", 0, 24);
       const read = (k, m) => `${data.models[k].name}, ${m + 1} hidden: S = ${number(curves[k][m], 3)}`;
       figure.points(curves.flatMap((scores, k) => scores.map((score, m) =>
         [panel.x(m + 1), panel.y(score), read(k, m)])));
