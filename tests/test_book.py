@@ -161,7 +161,6 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
 UNREAD = (
     "tools.csv",
-    "evidence_coins.csv",
     "networks_markov.csv",
 )  # a page reads the first, chapters to come the others
 

@@ -251,14 +251,7 @@ def stored(tmp_path, monkeypatch):
     return write
 
 
-WAITING = (
-    "evidence_choosing",
-    "evidence_nested",
-    "evidence_regression",
-    "evidence_sets",
-    "evidence_widths",
-)
-UNHELD = "deep", "networks", "real", *WAITING  # those that wait for their long run have no file yet
+UNHELD = "deep", "networks", "real"  # those that wait for their long run have no file yet
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])

@@ -34,7 +34,8 @@
       const curves = data.models.map(({ network }) => curve(network, +heads.value));
       const areas = curves.map(sum);
       const truth = data.models.map(({ exact }) => sum(curve(exact, +heads.value)));
-      const prefers = (difference) => `${data.models[difference > 0 ? 0 : 1].name} by ${number(Math.abs(difference))} nats`;
+      const prefers = (difference) =>
+        `${data.models[difference > 0 ? 0 : 1].name} by ${number(Math.abs(difference))} nats`;
       const say = [
         ...data.models.map(({ name }, k) =>
           `${name}: area ${number(areas[k])}, exact log evidence ${number(truth[k])} nats.`),
@@ -43,25 +44,25 @@
       ];
       const what = "Two staircases, the curves of two networks for one data set, and the area between them.";
       const [svg, width] = figure.sheet(320, `${what} ${say.join(" ")}`);
-      const low = 1.12 * Math.min(-0.8, ...curves.flat());
+      const [low, high] = [Math.min(...curves.flat()), Math.max(...curves.flat())];
+      const room = Math.max(0.02, 0.25 * (high - low));
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 320 }, {
-        x: [0.5, N + 0.5], y: [low, 0], xlabel: "flips hidden, m", ylabel: "S(m), nats per flip" });
+        x: [0.5, N + 0.5], y: [low - room, Math.min(0, high + room)], xlabel: "flips hidden, m", ylabel: "S(m), nats per flip" });
       curves[0].forEach((score, k) => {
         panel.box(k + 0.5, k + 1.5, score, curves[1][k], data.models[score > curves[1][k] ? 0 : 1].colour);
       });
       curves.forEach((scores, k) => {
         panel.line(Moving.steps(scores), data.models[k].colour);
-        panel.dot(1, scores[0], data.models[k].colour, 5);
+        panel.dot(1, scores[0], data.models[k].colour, 6);
       });
       panel.rule("x", 1.5, "grey dashed");
       panel.words(panel.x(1.5) + 6, panel.bottom - 10, "\u2190 left end: leave one out", "start");
       panel.words(panel.right - 4, panel.bottom - 10, "first flip", "end");
-      const high = curves[0][0] >= curves[1][0] ? 0 : 1; // names stand above and below the two curves
-      const at = [high, 1 - high];
-      panel.name(N / 2, Math.max(...curves.map((scores) => scores[N / 2])), data.models[at[0]].name,
-        data.models[at[0]].colour, "middle", 0, -12);
-      panel.name(N / 2, Math.min(...curves.map((scores) => scores[N / 2])), data.models[at[1]].name,
-        data.models[at[1]].colour, "middle", 0, 24);
+      const middle = curves.map((scores) => scores[Math.floor(N / 4)]);
+      curves.forEach((_, k) => { // names stand above and below the two curves
+        const above = middle[k] > middle[1 - k] || (middle[k] === middle[1 - k] && k);
+        panel.name(N / 4 + 1, middle[k], data.models[k].name, data.models[k].colour, "start", 0, above ? -12 : 22);
+      });
       const read = (k, m) => `${data.models[k].name}, ${m + 1} hidden: S = ${number(curves[k][m], 3)}`;
       figure.points(curves.flatMap((scores, k) => scores.map((score, m) =>
         [panel.x(m + 1), panel.y(score), read(k, m)])));
