@@ -404,7 +404,7 @@ def _load(given: argparse.Namespace, texts: Sequence[Text]) -> MaskedLM:
     ):
         _say(message)
     lm.spaced = is_spaced(lm.tokenizer, texts, given.letters)
-    tell_rare(texts, _say)
+    tell_rare(lm.tokenizer, texts, _say)
     try:
         return lm.given(given.given) if given.given else lm
     except ValueError as error:
@@ -719,8 +719,9 @@ def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
         ]
         errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in known.items()}
     else:
-        lines = [f"1 text, {tokens} tokens, nats; with the error of its area over masks:"]
         errors = {"area": scores[0].get("area_error")}
+        told = "; the error of its area over masks" if errors["area"] else ""
+        lines = [f"1 text, {tokens} tokens{told}, nats per text:"]
     for name, column in known.items():
         told = "" if errors.get(name) is None else f" +- {errors[name]:.2f}"
         lines.append(f"  {named[name]:22}{column.mean():10.2f}{told}")

@@ -46,13 +46,13 @@ def are_sequences(texts: Sequence[Text]) -> bool:
     return not any(apart) and all(SEQUENCE.fullmatch("".join(those)) for those in words)
 
 
-def tell_rare(texts: Sequence[Text], say: Callable[[str], None]) -> None:
-    """Tell of letters that stand for no one residue or base: networks hardly met them in training."""
+def tell_rare(tokenizer: Any, texts: Sequence[Text], say: Callable[[str], None]) -> None:
+    """Tell of letters that a tokenizer knows, and that stand for no one residue or base: they are hardly trained."""
     if not are_sequences(texts):
         return
     whole = {letter for text in texts for letter in text.text.upper() if not letter.isspace()}
     known = BASES if len(whole - BASES - set("N*.-")) == 0 else RESIDUES
-    for letter in sorted(whole - known):
+    for letter in sorted((whole - known) & tokenizer.get_vocab().keys()):
         lines = [text.line for text in texts if letter in text.text.upper()]
         say(
             f"{letter!r} stands for no one residue or base, and is scored as any letter, though networks hardly met "
