@@ -42,12 +42,13 @@ def areas(
     num_passes: int,
     error: float,
     generator: Generator,
+    limit: np.ndarray | None = None,
 ) -> Totals:
     """The areas under the curves of rows of num_tokens [N], to a standard error of about `error` nats: Totals.
 
     ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are
     of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
-    most for a row, or half of its masks where these are fewer. Raises ValueError: an error that is not above
+    most for a row, or its `limit` [N]. Raises ValueError: an error that is not above
     0, or fewer passes than the pilot takes.
     """
     check_passes(num_passes, error, max(map(least_passes, num_tokens.tolist())))
@@ -58,11 +59,7 @@ def areas(
         first, count = (part[blocks, rows][:, None] for part in (edges + 1, width))
         return ask(rows, first + np.minimum((places * count).astype(int), count - 1))
 
-    half = np.exp2(
-        np.minimum(num_tokens, 60) - 1
-    )  # of all masks, which the caller might ask instead
-    least = [*map(least_passes, num_tokens.tolist())]
-    most = np.minimum(num_passes, np.maximum(half, least)) - 1
+    most = np.minimum(num_passes, np.inf if limit is None else limit) - 1
     found = allocate(draw, width, error, most, generator=generator)
     [long] = np.nonzero(num_tokens)
     found.mean[long] += ask(long, num_tokens[long, None])[:, 0]

@@ -354,7 +354,11 @@ class MaskedLM(Passes):
         allocation.check_passes(num_passes, error, max(map(allocation.least_passes, lengths)))
         masks = np.exp2(np.minimum(lengths, 60)) - 1
         short = masks <= min(num_passes, EXACT)
-        found = allocation.areas(ask, np.where(short, 0, lengths), num_passes, error, generator)
+        long = np.where(short, 0, lengths)
+        half = (
+            masks + 1
+        ) / 2  # of a text whose masks fit, which are asked where that is not enough
+        found = allocation.areas(ask, long, num_passes, error, generator, half)
         exact = short | ~found.reached & (masks + found.draws <= num_passes)
         for i in np.flatnonzero(exact):  # all masks in place of a sample
             found.mean[i] = self.exact_curve(corpus.rows[i]).area().mean
