@@ -77,4 +77,5 @@ def test_what_is_imported_is_linked(name, page):
         for module, name in imports(soup)
         if callable(getattr(importlib.import_module(module), name))
     }
-    assert names and names <= {link.get_text() for link in soup.select("pre a")}
+    linked = {link.get_text() for link in soup.select("pre a")}
+    assert linked and names <= linked  # a chapter may import modules alone
