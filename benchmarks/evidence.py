@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from mptlml import draws
-from mptlml.files import replacing
 from mptlml.score import chain_rule, estimate_area
 from mptlml_book.studies import evidence as study
 
@@ -45,18 +44,6 @@ VARIANT_SEEDS = {
 UNKNOWN = "4, width unknown"
 
 
-def kept(name, make):
-    """A network from its file, or made and kept."""
-    file = results.NETWORKS / f"evidence {name}.pt"
-    if not file.exists():
-        with torch.enable_grad():
-            net = make()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as new:
-            torch.save(net, new)
-    return torch.load(file, weights_only=False)
-
-
 # Coins ------------------------------------------------------------------------------------------------------
 
 
@@ -64,8 +51,8 @@ def coins(prior, scheme, num_steps, seed):
     """The errors of a network over all data sets there are, one for each number of heads."""
     truth = study.Coins(*PRIORS[prior])
     size = study.FIXED_SIZE if scheme == "fixed 15%" else None
-    net = kept(
-        f"coins {prior} {scheme} {num_steps} {seed}",
+    net = results.kept(
+        f"evidence coins {prior} {scheme} {num_steps} {seed}",
         lambda: study.train(truth, seed=seed, num_steps=num_steps, size=size, distance="none")[0],
     )
     areas = areas_by_count(study.by_count(net))
@@ -110,8 +97,8 @@ def truth_of(model):
 
 def network(model, variant, seed):
     options = VARIANTS[variant]
-    return kept(
-        f"regression {model} {variant} {seed}",
+    return results.kept(
+        f"evidence regression {model} {variant} {seed}",
         lambda: study.train(truth_of(model), seed=seed, **options)[0],
     )
 
@@ -233,8 +220,8 @@ def places(seed):
     x, truth = data_sets(seed)
     exact = scores(seed, "exact evidence")["exact evidence"]
     nets = [
-        kept(
-            f"perceptron {degree} {seed}",
+        results.kept(
+            f"evidence perceptron {degree} {seed}",
             lambda degree=degree: study.train_perceptron(study.regression(degree), seed=seed),
         )
         for degree in study.DEGREES
@@ -273,8 +260,9 @@ def sets():
 @torch.no_grad()
 def widths(seed):
     """For groups of 20 data sets with one true width, the width that the exact evidence picks, and the area."""
-    net = kept(
-        f"widths {seed}", lambda: study.train_told(2, seed=seed, num_steps=3 * study.NUM_STEPS)
+    net = results.kept(
+        f"evidence widths {seed}",
+        lambda: study.train_told(2, seed=seed, num_steps=3 * study.NUM_STEPS),
     )
     told = [study.Told(net, which) for which in range(len(study.WIDTHS))]
     exact = [study.regression(2, width) for width in study.WIDTHS]

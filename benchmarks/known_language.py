@@ -20,9 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
-import torch
 
-from mptlml.files import replacing
 from mptlml_book.studies import known_language as study
 
 from . import results
@@ -80,13 +78,7 @@ def network(scheme, seed, **options):
     )
     options["learning_rate"] = options["learning_rate"] or tuned()[scheme]
     words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in options.items())]
-    file = results.NETWORKS / f"{', '.join(words)}.pt"
-    if not file.exists():
-        net, _ = study.pretrain(scheme, **options)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(file) as new:
-            torch.save(net, new)
-    return torch.load(file, weights_only=False)
+    return results.kept(", ".join(words), lambda: study.pretrain(scheme, **options)[0])
 
 
 def units(group):

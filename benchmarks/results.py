@@ -31,6 +31,18 @@ class Table(NamedTuple):
     read: Callable = tuple
 
 
+def kept(name, make):
+    """A network from its file in NETWORKS, or made and kept there."""
+    file = NETWORKS / f"{name}.pt"
+    if not file.exists():
+        with torch.enable_grad():
+            net = make()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as new:
+            torch.save(net, new)
+    return torch.load(file, weights_only=False)
+
+
 def write(name, table):
     """Writes book/data/NAME.csv: at its head the machine, and the data with their source, size and digest.
 
