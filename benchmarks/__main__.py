@@ -17,9 +17,8 @@ PROGRAMS = "score_your_own", "tools"
 
 def repeat(tables, week=""):
     week = week or "{}-{}".format(*date.today().isocalendar())
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # no network that lies there already is taken for a new one
+    # no network that lies there already is taken for a new one
+    with tempfile.TemporaryDirectory() as folder:
         results.NETWORKS = Path(folder)
         for name, table in tables.items():
             results.repeat(name, table, week)

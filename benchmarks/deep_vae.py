@@ -117,9 +117,8 @@ def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
         apart = z - z.mean(0)
         covariance = torch.einsum("sni,snj->nij", apart, apart) / num_draws
         root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(z.shape[-1]).to(z))
-        step = (
-            2.4 / math.sqrt(z.shape[-1]) * root
-        )  # best for a normal density (Roberts, Gelman & Gilks 1997)
+        # best for a normal density (Roberts, Gelman & Gilks 1997)
+        step = 2.4 / math.sqrt(z.shape[-1]) * root
         for _ in range(num_moves):
             z, log_likelihood = metropolis_step(vae, x, z, log_likelihood, warmth, step, generator)
     return total

@@ -97,9 +97,8 @@ def short_runs(data, objective, seed):
 def scripts_runs(data, grid, objective, seed):
     """The line of one run in the way of the scripts."""
     pictures = BinaryImages(data)
-    weight, bias = study.train_as_scripts(
-        objective, pictures, seed=seed, grid=grid
-    )  # of all pixels
+    # of all pixels
+    weight, bias = study.train_as_scripts(objective, pictures, seed=seed, grid=grid)
     if grid == "shifted":  # there pixels that are never white stay as they were
         model, read = pictures.model(weight[pictures.used], bias[pictures.used]), ""
     else:

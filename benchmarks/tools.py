@@ -148,9 +148,8 @@ def run(python, folder, network, score, repeat):
     for tool in [tool for tool in TOOLS if (tool, score) not in NOT_ASKED]:
         command = [python, "-m", "benchmarks", "tools", folder, network, score, tool]
         done = subprocess.run(command, capture_output=True, text=True, check=tool != "lmppl")
-        if (
-            done.returncode
-        ):  # lmppl reads a text with a mask anew, and pieces of words do not come back
+        # lmppl reads a text with a mask anew, and pieces of words do not come back
+        if done.returncode:
             yield dict(
                 zip(FIELDS, (network, score, repeat, tool, "", "", "", "fails"), strict=True)
             )

@@ -97,9 +97,8 @@ def allocate(
     With one round after the pilot the total has no bias; with more, how much a half draws also says how well
     the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
     """
-    squares, sums, pairs = np.zeros(
-        (3, 2, *width.shape)
-    )  # [half, B, N], of pairs: half a squared difference, the mean
+    # [half, B, N], of pairs: half a squared difference, the mean
+    squares, sums, pairs = np.zeros((3, 2, *width.shape))
     more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
     reached = np.ones(pairs.shape[::2], dtype=bool)  # [half, N]
     while more.any():
@@ -107,9 +106,8 @@ def allocate(
         for total, new in ((squares, np.diff(value)[:, 0] ** 2 / 2), (sums, value.mean(1))):
             np.add.at(total.reshape(-1), cell, new)
         pairs = pairs + more
-        spread = width * np.sqrt(
-            _noise(squares, pairs)[::-1]
-        )  # of a half's blocks, as the other half has found it
+        # of a half's blocks, as the other half has found it
+        spread = width * np.sqrt(_noise(squares, pairs)[::-1])
         reached = np.less_equal(_variance(spread, width, pairs), 2 * error**2)
         more = _next_pairs(width, spread, pairs, reached, error, most)
     return _totals(width, squares, sums, pairs, reached)
@@ -129,9 +127,8 @@ def _totals(
     width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray, reached: np.ndarray
 ) -> Totals:
     seen = np.maximum(pairs, 1)
-    by_block = (
-        width**2 * squares / seen / (2 * seen) / 4
-    )  # the variance that each adds to the mean of the halves
+    # the variance that each adds to the mean of the halves
+    by_block = width**2 * squares / seen / (2 * seen) / 4
     variance = by_block.sum((0, 1))
     fourth = (by_block**2 / seen).sum((0, 1))
     dof = np.divide(variance**2, fourth, out=np.full_like(variance, np.inf), where=fourth > 0)
@@ -171,12 +168,10 @@ def _next_pairs(
     share = (1 - EVEN) * share + EVEN * width / np.maximum(width.sum(0), 1)
     held = pairs.sum(1)  # [half, N]
     ideal = _variance(spread, width, share)
-    wanted = np.maximum(
-        np.minimum(ideal / (2 * error**2), GROWTH * held), held + 1
-    )  # at least one pair
+    # at least one pair
+    wanted = np.maximum(np.minimum(ideal / (2 * error**2), GROWTH * held), held + 1)
     room = np.where(reached, 0, np.maximum(np.minimum(wanted, most // 4) - held, 0))
     lacking = np.maximum(wanted[:, None] * share - pairs, 0)
     planned = lacking * (room / np.maximum(lacking.sum(1), 1))[:, None]
-    return np.diff(np.round(planned.cumsum(1)), axis=1, prepend=0).astype(
-        int
-    )  # in all, what is planned in all
+    # in all, what is planned in all
+    return np.diff(np.round(planned.cumsum(1)), axis=1, prepend=0).astype(int)

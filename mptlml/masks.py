@@ -56,12 +56,10 @@ def random_masks(
     keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: hardly ever a tie
     if lengths is not None:
         keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths[:, None])
-    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(
-        keys.device
-    )  # faster than torch's
-    return keys > ranked.gather(
-        -1, sizes[..., None] - 1
-    )  # the m tokens with the smallest keys are masked
+    # faster than torch's
+    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)
+    # the m tokens with the smallest keys are masked
+    return keys > ranked.gather(-1, sizes[..., None] - 1)
 
 
 def spread_places(count: int, *, generator: Generator) -> Tensor:

@@ -36,9 +36,8 @@ def built_site():
     if subprocess.run(
         ["make", "--question", "pages"], cwd=ROOT, check=False, capture_output=True
     ).returncode:
-        say = (
-            pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip
-        )  # `make test` has built it
+        # `make test` has built it
+        say = pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip
         say("the book is not built from these sources: `make book`")
     return ROOT / "_build" / "html"
 
@@ -115,9 +114,8 @@ def reader(chromium):
         context = browser.new_context(
             viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"
         )
-        context.set_default_timeout(
-            60_000
-        )  # patience for a busy machine; nothing here waits that long otherwise
+        # patience for a busy machine; nothing here waits that long otherwise
+        context.set_default_timeout(60_000)
         yield context
 
 

@@ -154,9 +154,8 @@ def serving(folder, fault=""):
     handler = type("Handler", (Hub,), {"folder": Path(folder), "fault": fault, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads, server.block_on_close = True, False
-    server.handle_error = lambda request, client: (
-        None
-    )  # a client may leave before it has its answer
+    # a client may leave before it has its answer
+    server.handle_error = lambda request, client: None
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", handler
@@ -198,9 +197,8 @@ def write_glue(folder, share):
         }
         for name, splits in SIZES.items()
     ]
-    (folder / "README.md").write_text(
-        f"---\n{json.dumps({'configs': configs})}\n---\n"
-    )  # JSON is YAML
+    # JSON is YAML
+    (folder / "README.md").write_text(f"---\n{json.dumps({'configs': configs})}\n---\n")
 
 
 def write_images(folder, share):

@@ -40,18 +40,20 @@ def test_the_domains_differ_where_they_say(generator):
     stay = [float(model.transition[1].view(-1, 4).sum(1)[0]) for model in (home, short, new)]
     assert stay == pytest.approx([0.97, 0.8, 0.97])
     for topic, rank in itertools.product(range(3), repeat=2):
+        # the next topic's noun stands there
         there, here = (
             NOUNS[topic][rank],
             NOUNS[(topic + 1) % 3][rank],
-        )  # the next topic's noun stands there
+        )
         assert torch.allclose(
             renamed.emission[:, WORDS.index(here)], home.emission[:, WORDS.index(there)]
         )
     assert torch.allclose(new.emission[:12], home.emission, atol=1e-15) and len(new.initial) == 16
+    # three words of the new topic, one of each other
     for kind, state in (
         (NOUNS, 13),
         (VERBS, 14),
-    ):  # three words of the new topic, one of each other
+    ):
         words = new.emission[state].topk(3).indices.tolist()
         assert sorted(
             topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words
@@ -77,9 +79,8 @@ def test_the_regret_is_the_expected_log_loss_above_that_of_the_posterior(generat
     answer = torch.rand(50, 3, generator=generator, dtype=torch.float64).log_softmax(-1)
     assert study.regret(posterior, posterior.log()) == pytest.approx(0, abs=1e-12)
     labels = torch.multinomial(posterior, 4000, replacement=True, generator=generator)
-    losses = (
-        (posterior.log() - answer).gather(1, labels).mean(0)
-    )  # one mean over the rows for each draw
+    # one mean over the rows for each draw
+    losses = (posterior.log() - answer).gather(1, labels).mean(0)
     assert abs(losses.mean() - study.regret(posterior, answer)) < 4 * losses.std() / math.sqrt(4000)
     certain = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     assert study.regret(

@@ -34,9 +34,8 @@ def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
     found = areas(ask, np.full(REPEATS, D), 20_000, error, generator)
     away = found.mean - area
     scatter = np.sqrt((away**2).mean())
-    assert (
-        scatter == pytest.approx(error, rel=0.1) or scatter < error
-    )  # the pilot may be more than enough
+    # the pilot may be more than enough
+    assert scatter == pytest.approx(error, rel=0.1) or scatter < error
     assert abs(away.mean()) < 4 * scatter / REPEATS**0.5
     covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
     assert abs(covered.mean() - 0.95) < 4 * (0.95 * 0.05 / REPEATS) ** 0.5 + 0.01
@@ -49,9 +48,8 @@ def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
 def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, generator):
     """The mean over every outcome, of two blocks that answer one of two values: a row for each outcome of all draws."""
     values, chance = np.array([[0, 3], [1, 1.5]]), np.array([0.8, 0.2])
-    tapes = np.array(
-        list(itertools.product(range(2), repeat=most))
-    )  # what comes next, [outcomes, draws]
+    # what comes next, [outcomes, draws]
+    tapes = np.array(list(itertools.product(range(2), repeat=most)))
     taken = np.zeros(len(tapes), dtype=int)
 
     def draw(rows, blocks, places):
@@ -63,9 +61,8 @@ def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, ge
             tapes[rows[:, None], taken[rows][:, None] + 2 * nth[:, None] + np.arange(2)],
         ]
         np.add.at(taken, rows, 2)
-        return found + 1e-8 * np.arange(
-            2
-        )  # so that no noise is zero, and both halves draw in each round
+        # so that no noise is zero, and both halves draw in each round
+        return found + 1e-8 * np.arange(2)
 
     found = allocate(draw, np.ones((2, len(tapes))), 1e-12, most, pilot=2, generator=generator)
     odds = np.where(np.arange(most) < found.draws[:, None], chance[tapes], 0.5).prod(1)

@@ -82,9 +82,8 @@ MODEL, ROWS, SEEN, RULE = (
 PCA = PPCA(ids([1.0], [0.5], [2.0]).double(), 0.3)
 COINS = BernoulliMixture(real(2), ids([0.2, 0.5, 0.9], [0.7, 0.1, 0.3]).double())
 WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
-CERTAIN = HiddenMarkovModel(
-    real(2), torch.eye(2).double(), torch.eye(2).double(), 3
-)  # writes 000 or 111
+# writes 000 or 111
+CERTAIN = HiddenMarkovModel(real(2), torch.eye(2).double(), torch.eye(2).double(), 3)
 NO = ids([0, 1, 0])  # which it never writes
 DEEP = DeepVAE(3, 1, 0, generator=G).double()
 LINEAR = LinearVAE(PCA.weight, real(3), RULE)

@@ -159,10 +159,11 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 
 
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
+# a page reads the first, chapters to come the others
 UNREAD = (
     "tools.csv",
     "networks_markov.csv",
-)  # a page reads the first, chapters to come the others
+)
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -211,9 +212,8 @@ def test_passed_chapters_are_kept_failed_ones_are_not(little_book, monkeypatch, 
     assert {path.name for path in copies.glob("*.ipynb")} == {"02_bad.ipynb", "03_dead.ipynb"}
     [error, *_] = book_digest.code_cells(nbformat.read(copies / "02_bad.ipynb", as_version=4))
     assert error.outputs[0].evalue == "on purpose"
-    good.write_text(
-        good.read_text().replace("hide-input", "hide-cell")
-    )  # what the page shows needs no run
+    # what the page shows needs no run
+    good.write_text(good.read_text().replace("hide-input", "hide-cell"))
     kept = book_execute.executed_chapter(good, little_book)
     assert book_digest.code_cells(kept)[0].metadata["tags"] == ["hide-cell"]
     assert [cell.outputs[0].text for cell in book_digest.code_cells(kept)] == [

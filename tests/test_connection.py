@@ -63,9 +63,8 @@ def load(home, address, folder, **more):
 
 
 def test_what_was_fetched_is_kept(folder, tmp_path):
-    killed = (
-        tmp_path / ".cache" / "mptlml" / "MNIST" / "part"
-    )  # what a killed download left, of another file
+    # what a killed download left, of another file
+    killed = tmp_path / ".cache" / "mptlml" / "MNIST" / "part"
     killed.mkdir(parents=True)
     (killed / "train-images-idx3-ubyte").write_bytes(b"half")
     with serving(folder) as (address, handler):

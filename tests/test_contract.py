@@ -130,9 +130,8 @@ HELD = [
 @pytest.mark.parametrize(("name", "law"), HELD)
 def test_laws(name, law):
     case = CASES[name]
-    with (
-        pytest.raises(AssertionError) if law in case.without else nullcontext()
-    ):  # it does not hold
+    # it does not hold
+    with pytest.raises(AssertionError) if law in case.without else nullcontext():
         LAWS[law](case)
 
 
@@ -255,11 +254,12 @@ FAULTS = {
             ANSWER,
             lambda right, x, seen: right(x, seen) * (1 + 1e-6 * (torch.arange(8) == 3)),
         ),
+        # a network, said to be coherent
         (
             "MaskedTransformer D=5 V=3",
             ANSWER,
             lambda right, x, seen: right(x, seen),
-        ),  # a network, said to be coherent
+        ),
     ],
     "marginals_follow_the_chain_rule": [
         (GAUSSIAN, "log_prob", lambda right, x, seen=None: right(x, seen) + 1e-6),

@@ -312,9 +312,8 @@ def test_a_week_repeats_one_unit_in_place(stored, capfd):
     )
     other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
     for week in range(20):
-        assert (
-            stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]
-        )  # other data: left as they are
+        # other data: left as they are
+        assert stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]
     with pytest.raises(SystemExit, match="no lines for"):
         stored(lines_of(0), "2026-1", units=[("cifar", 1)])
 

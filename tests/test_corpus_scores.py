@@ -182,10 +182,11 @@ def nudge(net):
         (dict(seed=1), "other settings"),
         (dict(tokens=True), "other settings"),
         (dict(texts=["a dog", *TEXTS[1:]]), "another text on line 1"),
+        # it begins alike
         (
             dict(texts=[*TEXTS[:4], TEXTS[4] + " cat", *TEXTS[5:]]),
             "another text on line 5",
-        ),  # it begins alike
+        ),
         (dict(texts=TEXTS[:2]), "another text on line 3"),
         (
             dict(texts=[Text(0, "cat"), *(Text(k, text) for k, text in enumerate(TEXTS, 1))]),
@@ -269,9 +270,8 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, path, monkey
         "scores.settings.json",
     }
     path.unlink()
-    with pytest.raises(
-        ValueError, match="scores.settings.json exists: replace it"
-    ):  # it is of something else
+    # it is of something else
+    with pytest.raises(ValueError, match="scores.settings.json exists: replace it"):
         score(lm, path, resume=True)
     assert {settings_file(Path(f"s.{k}-of-2")).name for k in (1, 2)} == {
         f"s.{k}-of-2.settings.json" for k in (1, 2)

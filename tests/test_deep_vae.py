@@ -175,18 +175,16 @@ def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
         (vae.encoder[0].bias, 0.0),
     ):
         parameter.fill_(value)
-    exact = variance / (
-        2 + variance
-    )  # the variance of z given both tokens, and the square of its deviation
+    # the variance of z given both tokens, and the square of its deviation
+    exact = variance / (2 + variance)
     vae.encoder[0].weight.copy_(torch.tensor([[1, 1], [0, 0]]).double() / (2 + variance))
     vae.encoder[0].bias[1] = math.log(math.expm1(math.sqrt(exact) - 1e-4))
     x, observed = torch.tensor([1.0, 0.0]).double().expand(20_000, 2), torch.tensor([True, False])
     z = Recursive(vae, generator, 60, redraw=True).latent(x, observed)
     assert z.mean().item() == pytest.approx(1 / (1 + variance), abs=0.02)
     assert z.var().item() == pytest.approx(variance / (1 + variance), abs=0.01)
-    truth = (
-        PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()
-    )  # to which the bound is then tight
+    # to which the bound is then tight
+    truth = PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()
     assert vae.elbo(x, generator=generator).mean().item() == pytest.approx(truth, abs=0.03)
 
 
@@ -211,9 +209,8 @@ def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(
     ]
     assert torch.equal(*answers)
     used = seeded()
-    torch.randn(
-        num_draws, 400, 1, generator=used, dtype=torch.float64
-    )  # as many as the answers took
+    # as many as the answers took
+    torch.randn(num_draws, 400, 1, generator=used, dtype=torch.float64)
     bound = Importance(vae, used).visible_elbo(x, observed)
     each = (~observed).sum(-1) * bound  # each hidden token brings it along
     slopes = [

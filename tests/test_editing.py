@@ -143,10 +143,11 @@ def test_an_edit_reaches_both_files_and_a_save_without_one_changes_neither(book,
     before = both(book)
     with served(book, *words) as ask:
         content = ask(f"{folder}{NAME}{suffix}")
+        # as Lab does
         content["metadata"]["language_info"] = {
             "name": "python",
             "version": "3.11.7",
-        }  # as Lab does
+        }
         ask(f"{folder}{NAME}{suffix}", content)
         assert both(book) == before
         assert pairs(book) == (0, "") and both(book) == before

@@ -96,6 +96,5 @@ def test_impossible_rows_have_probability_zero():
     x = torch.tensor([[0.0, 1, 0, 1], [0, 1, 1, 1], [1, 0, 1, 0]])
     assert sure.log_prob(x).tolist() == [0.0, -math.inf, -math.inf]
     answer = sure.conditional_log_prob(x, torch.tensor([True, True, False, True]))
-    assert answer[:2, 2].tolist() == [0.0, -math.inf] and torch.isnan(
-        answer[2, 2]
-    )  # given what cannot be
+    # given what cannot be
+    assert answer[:2, 2].tolist() == [0.0, -math.inf] and torch.isnan(answer[2, 2])

@@ -170,9 +170,8 @@ def test_the_scripts_objectives_are_what_their_names_say(digits, objective, monk
     monkeypatch.setattr(study, "randn", lambda shape, *_: torch.full(shape, 0.5))
     weight, bias, *encoder = told["parameters"]
     rule, x = study.scripts_rule(), digits.train
-    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(
-        x[:, None]
-    )  # [N, 16, 64]
+    # [N, 16, 64]
+    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(x[:, None])
     prior, hidden, visible = rule.log_weights.float(), each[..., :9], each[..., 9:].sum(-1)
     if objective == "exact":
         expected = (prior + each.sum(-1)).logsumexp(-1)

@@ -102,9 +102,8 @@ def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
     for low, high in (
         disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax() for _ in range(20)
     ):
-        assert (
-            -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2
-        )  # within the ball, up to a cell from its ends
+        # within the ball, up to a cell from its ends
+        assert -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2
     assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(
         1, abs=1e-12
     )
@@ -132,9 +131,8 @@ def test_a_climb_goes_up_or_stays():
     cut = climb(
         lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, **options
     )
-    assert (cut[:2] > 0.2).all() and torch.equal(
-        cut[2], start[2]
-    )  # it stays where the height is a number
+    # it stays where the height is a number
+    assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])
     assert climb(height, slope_and_precision, start[:0], **options).shape == (0, 1)
 
 

@@ -75,9 +75,8 @@ def test_predicted_noise_is_that_of_simulated_estimators(name, noise):
     bias, variance = (float(np.squeeze(part)) for part in PREDICTED[name](moments))
     error = math.sqrt(variance / DRAWS)
     assert values.mean().item() == pytest.approx(model.log_prob(text).item() + bias, abs=4 * error)
-    assert values.var().item() == pytest.approx(
-        variance, rel=0.2 if "rate" in name else 0.03
-    )  # 1/t has heavy tails
+    # 1/t has heavy tails
+    assert values.var().item() == pytest.approx(variance, rel=0.2 if "rate" in name else 0.03)
 
 
 def test_lladas_rounding_prefers_even_sizes():
@@ -155,9 +154,8 @@ def test_the_surest_words_are_written_as_often_as_their_probability_says(generat
 
 
 def test_ties_are_broken_evenly(alike, generator):
-    q = torch.tensor(
-        [0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64
-    )  # as in the exercise
+    # as in the exercise
+    q = torch.tensor([0.99 * 0.9, 0.054, 0.054, 0.01 * 0.1], dtype=torch.float64)
     found = log_prob_surest(alike, every_row(alike), NUM, generator=generator)
     torch.testing.assert_close(found.exp(), q, rtol=0.03, atol=0)
     written, _ = unmask(alike, [1, 1], places="surest word", num_rows=NUM, generator=generator)
@@ -196,9 +194,8 @@ def test_the_cost_is_the_area_between_curve_and_staircase(steps, cost):
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 7])
 def test_the_best_schedule_is_the_best_of_all(num_tokens):
-    scores = np.random.default_rng(num_tokens).normal(
-        size=num_tokens
-    )  # no curve need fall for that
+    # no curve need fall for that
+    scores = np.random.default_rng(num_tokens).normal(size=num_tokens)
     for num_steps in range(1, num_tokens + 1):
         cuts = itertools.combinations(range(1, num_tokens), num_steps - 1)
         costs = {

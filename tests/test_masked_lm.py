@@ -150,9 +150,8 @@ def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
         hidden = torch.ones((34, 20)[i], (1, 8)[i], dtype=torch.bool)
         return Rows.hiding(torch.full((hidden.shape[1],), 7), hidden, TOKENIZER.mask_token_id)
 
-    found = bert.answers(
-        [1, 8], [34, 20], rows
-    )  # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
+    found = bert.answers([1, 8], [34, 20], rows)
     with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
         assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
         assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
@@ -177,16 +176,16 @@ def test_a_curve_has_all_sizes_and_the_noise_of_its_masks(bert):
             curve.sizes.tolist() == [*range(1, len(bert.encode(text)) + 1)]
             and curve.quadrature_error == 0
         )
-        np.testing.assert_allclose(
-            curve.mean[-1], curve.scores[-1], atol=1e-10
-        )  # all is hidden: no noise
+        # all is hidden: no noise
+        np.testing.assert_allclose(curve.mean[-1], curve.scores[-1], atol=1e-10)
         np.testing.assert_allclose(curve.variance, curve.scores.var(1, ddof=1) / 3, atol=1e-12)
     assert (together[0].variance[1:-1] > 1e-8).all()
     single = bert.curve(SENTENCE, generator=torch.Generator().manual_seed(4))
+    # one mask a size, where none are asked for
     assert single.scores.shape == (
         len(single.sizes),
         1,
-    )  # one mask a size, where none are asked for
+    )
 
 
 def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
@@ -257,9 +256,8 @@ def test_rate_curve_weighs_rows_by_their_length():
     by_token, by_sentence = curve.area(), curve.area("sentence")
     error = math.sqrt(2 * (0.75 * 0.25) ** 2) * math.sqrt(2) * (5 - 8 / 6)
     assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-18 / 8, error, 1))
-    assert (by_sentence.mean, by_sentence.stderr, by_sentence.dof) == pytest.approx(
-        (-9, 1, 1)
-    )  # -8, -10
+    # -8, -10
+    assert (by_sentence.mean, by_sentence.stderr, by_sentence.dof) == pytest.approx((-9, 1, 1))
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
@@ -287,9 +285,8 @@ def test_rate_curve_scores_what_it_says(bert, generator):
         scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
         lm.rate_curve(corpus, [0.5], generator=generator)  # one mask each, by default
     assert len(shown) == 8 + 2
-    order = sorted(
-        (0, 1), key=lambda i: len(corpus.rows[i])
-    )  # the shorter text first, its rates in turn
+    # the shorter text first, its rates in turn
+    order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))
     for i, part in zip(order, (shown[:4], shown[4:8]), strict=True):
         truth = [one_at_a_time(lm, corpus.rows[i], row != TOKENIZER.mask_token_id) for row in part]
         hidden = [(row == TOKENIZER.mask_token_id).sum().item() for row in part]
@@ -522,12 +519,13 @@ PERCEIVER = dict(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per
             TOKENIZER,
             "PerceiverForMaskedLM answers with shape .*take an encoder",
         ),
+        # its landmarks take 3 at a time
         (
             transformers.NystromformerForMaskedLM,
             dict(segment_means_seq_len=12, num_landmarks=3),
             TOKENIZER,
             "NystromformerForMaskedLM fails when it is asked about a short text",
-        ),  # its landmarks take 3 at a time
+        ),
         (
             transformers.BertForMaskedLM,
             dict(initializer_range=math.inf),

@@ -76,8 +76,7 @@ def test_a_fit_without_smoothing_survives_rounding_and_a_component_without_rows(
         torch.eye(2).double(), 2, generator=generator
     ).model.weights.sum() == pytest.approx(1)
     start = a_mixture([1 / 7] * 7, torch.linspace(0.1, 0.7, 7).double()[:, None].tolist())
-    for count in range(
-        10, 50
-    ):  # sums of shares, rounded, of rows that are all ones: some exceed the count
+    # sums of shares, rounded, of rows that are all ones: some exceed the count
+    for count in range(10, 50):
         sure, _ = BernoulliMixture.fit(torch.ones(count, 1).double(), 7, start=start, **options)
         assert sure.probs == pytest.approx(1, abs=1e-14)

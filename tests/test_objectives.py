@@ -208,9 +208,8 @@ DRAWS = {  # everything of the theorem that does
         *given
     )[0],
     "order_spread": draw(order_spread, num_orders=3),
-    "exact_curve": lambda model, data, generator: (
-        exact_curve(model, data).rows
-    ),  # its masks travel too
+    # its masks travel too
+    "exact_curve": lambda model, data, generator: exact_curve(model, data).rows,
 }
 
 

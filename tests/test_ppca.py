@@ -117,10 +117,11 @@ def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
     x = model.sample(20, generator=generator)
     truth = whole_rows(model, x)
     digits = 1e-6 if dtype == torch.float32 else 1e-9
+    # alone, or beside masks that hide nothing
     for seen in (
         None,
         all_observed(784).expand(2, 1, 784),
-    ):  # alone, or beside masks that hide nothing
+    ):
         answer = model.log_prob(x, seen).double().numpy()
         np.testing.assert_allclose(answer, np.broadcast_to(truth, answer.shape), rtol=digits)
     assert model.mean_log_prob(x).item() == pytest.approx(truth.mean(), rel=digits)

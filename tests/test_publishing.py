@@ -144,9 +144,8 @@ def test_a_published_notebook_has_no_role_and_no_directive_and_its_drawings_are_
             for part in re.split(r"\n>? *\n", words)
             for found in re.findall(r"\$\$?[^$]+\$\$?", part)
         ]
-        assert not any("\n>" in found for found in formulas), (
-            path.name
-        )  # the sign of a quotation would be part of it
+        # the sign of a quotation would be part of it
+        assert not any("\n>" in found for found in formulas), path.name
         shown = [
             output.data.get("text/html", "")
             for cell in notebook.cells

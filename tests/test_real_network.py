@@ -97,9 +97,8 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
 def test_a_table_by_position_counts_residues_where_they_stand():
     texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
     [found] = study.by_position(texts, [other])
-    np.testing.assert_allclose(
-        np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5]
-    )  # no text has a third
+    # no text has a third
+    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])
 
 
 def test_a_mixture_of_genes_is_a_distribution():
@@ -134,9 +133,8 @@ def test_a_lookup_answers_as_its_mixture_does():
     curve = dict(
         zip(study.RATES, study.looked_up(texts, ["C A A"], 0.7, num_masks=4000)[0], strict=True)
     )
-    assert curve[0.01] + curve[0.6] + curve[1.0] == pytest.approx(
-        np.log(joint[own]), abs=0.03
-    )  # 1, 2, 3 of 3
+    # 1, 2, 3 of 3
+    assert curve[0.01] + curve[0.6] + curve[1.0] == pytest.approx(np.log(joint[own]), abs=0.03)
 
 
 def test_another_answers_where_much_is_masked():

@@ -43,17 +43,15 @@ def shown(tmp_path, monkeypatch):
     outputs = []
 
     def display(content, metadata=None, raw=False):
-        assert raw == isinstance(
-            content, dict
-        )  # else Jupyter would show the text of the dictionary
+        # else Jupyter would show the text of the dictionary
+        assert raw == isinstance(content, dict)
         outputs.append((content, metadata))
 
     monkeypatch.setattr(records, "display", display)
     monkeypatch.setattr(records, "running", SimpleNamespace())
     monkeypatch.setattr(figures, "get_ipython", lambda: None)
-    monkeypatch.setattr(
-        chapter, "MOST_MEGABYTES", math.inf
-    )  # this whole process has run other tests as well
+    # this whole process has run other tests as well
+    monkeypatch.setattr(chapter, "MOST_MEGABYTES", math.inf)
     claims.claims.cache_clear()
     claims.data_sets.cache_clear()
     with mpl.rc_context():
@@ -139,6 +137,7 @@ def test_a_claim_that_cannot_be_stops_the_page(id, value, told, problem, shown):
 
 def test_the_claims_of_the_book_are_well_formed():
     entries = yaml.safe_load((ROOT / CLAIMS).read_text(encoding="utf-8"))
+    # the last two are said by the run
     texts = {
         "id": "[a-z0-9-]+",
         "chapter": r"\w+",
@@ -153,7 +152,7 @@ def test_the_claims_of_the_book_are_well_formed():
         "data": "any",
         "format": r"\.\d[efg]",
         "verdict": "|".join(claims.VERDICTS[:-2]),
-    }  # the last two are said by the run
+    }
     fields = {
         name: {
             "type": ["string", "null"] if name in ("paper", "unit") else "string",

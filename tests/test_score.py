@@ -103,9 +103,8 @@ def test_missing_sizes_are_read_off_straight_lines(sizes):
     assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
     assert curve.area().mean == pytest.approx((-2 - 0.3 * every).sum(), abs=1e-12)
     assert curve.area().stderr ** 2 == pytest.approx((curve.weights**2 * curve.variance).sum())
-    assert (
-        curve == curve and curve != linear_curve(10, sizes) and {curve}
-    )  # arrays are not compared
+    # arrays are not compared
+    assert curve == curve and curve != linear_curve(10, sizes) and {curve}
 
 
 def test_sizes_are_sorted_and_counted_once(generator):
@@ -173,9 +172,8 @@ def test_blocks_bound_memory_and_change_nothing(shared, generator):
             model, x, num_masks=100, share_masks=shared, generator=seed.manual_seed(2), **bound
         )
         found = [exact_curve(model, x, **bound).rows, chain_rule(model, x, all_orders(5), **bound)]
-        return (
-            found + [curve.mean, curve.variance] * shared
-        )  # with masks of their own, blocks draw others
+        # with masks of their own, blocks draw others
+        return found + [curve.mean, curve.variance] * shared
 
     whole = answers()
     model.asked.clear()

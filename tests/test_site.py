@@ -38,9 +38,8 @@ class Visit:
         still = "*, *::before, *::after { transition: none !important; animation: none !important }"
         self.page.add_style_tag(content=still)
         self.page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
-        self.page.wait_for_timeout(
-            150
-        )  # the theme makes what scrolls reachable by keyboard a moment after loading
+        # the theme makes what scrolls reachable by keyboard a moment after loading
+        self.page.wait_for_timeout(150)
 
 
 @pytest.fixture(scope="module", params=PAGES)
@@ -60,9 +59,8 @@ def show(page, how):
     size = PHONE if how == "phone" else DESKTOP
     if page.viewport_size != size:
         page.set_viewport_size(size)
-        page.wait_for_timeout(
-            400
-        )  # the theme waits for the end of a resize before it looks what scrolls now
+        # the theme waits for the end of a resize before it looks what scrolls now
+        page.wait_for_timeout(400)
 
 
 def markup(page, selector):

@@ -70,9 +70,8 @@ def test_the_scores_of_tokens_are_spelt(lm):
     assert found.scores == pytest.approx(
         lm.masked_marginals("the cat sat")[range(3), ids].numpy(), abs=1e-6
     )
-    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(
-        0
-    )  # its terms are those of the tokens 2, 1, 0
+    # its terms are those of the tokens 2, 1, 0
+    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(0)
     assert lm.token_scores("the cat sat", "all").scores == pytest.approx(left.numpy(), abs=1e-6)
 
 

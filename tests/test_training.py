@@ -28,9 +28,8 @@ def test_the_history_is_what_was_seen():
     )
     assert all(type(value) is float for value in history.tracked["p"])
     assert history.tracked["word"] == ["x"] * 4 and not any(history.tracked["gradients"])
-    assert (
-        history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})
-    )  # by identity
+    # by identity
+    assert history == history and {history} and history != History(tracked={"p": [torch.ones(2)]})
 
 
 def path_of(**options):

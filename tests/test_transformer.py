@@ -100,9 +100,8 @@ def test_shortfall_is_minus_the_divergence_written_out(net, generator):
     truth = HiddenMarkovModel(*(torch.randn(shape, **draw).softmax(-1) for shape in shapes), D)
     x, observed = rows_and_masks(generator)
     answer = Shortfall(net, truth).conditional_log_prob(x, observed)
-    values = (
-        torch.arange(V).double()[:, None, None].expand(-1, *x.shape)
-    )  # the same word at every masked token
+    # the same word at every masked token
+    values = torch.arange(V).double()[:, None, None].expand(-1, *x.shape)
     p, q = (
         model.conditional_log_prob(torch.where(observed, x, values), observed)
         for model in (truth, net)

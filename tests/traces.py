@@ -4,12 +4,13 @@ import ast
 import symtable
 from fnmatch import fnmatchcase
 
+# methods that put what they are given into what they belong to
 FILLED = {
     "append",
     "extend",
     "update",
     "add",
-}  # methods that put what they are given into what they belong to
+}
 NO_CLAIMS = {"glue", "figure_data", "expect", "not_run"}
 
 
@@ -76,10 +77,11 @@ class Trace:
             )
         if isinstance(node, (ast.For, ast.If, ast.With, ast.While)):
             before = dict(self.behind)
+            # a loop hands on what its end has bound
             for each in 2 * [
                 *node.body,
                 *getattr(node, "orelse", []),
-            ]:  # a loop hands on what its end has bound
+            ]:
                 self.follow(each, said)
             for name, files in before.items():  # which it may have passed by
                 self.behind[name] = self.behind[name] | files
@@ -93,9 +95,8 @@ class Trace:
             self.bind({name}, found | self.behind.get(name, set()))
         self.bind(names(node)[1], found)
         for name, call in [] if isinstance(node, ast.FunctionDef) else calls(node):
-            own = {wild(call.args[0])} - {""} or (
-                said if name == "claim" else set()
-            )  # an id from a loop's list
+            # an id from a loop's list
+            own = {wild(call.args[0])} - {""} or (said if name == "claim" else set())
             for id in [
                 id
                 for id in self.ids

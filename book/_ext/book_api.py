@@ -25,10 +25,11 @@ def plain_to_rst(lines: list[str]) -> list[str]:
             parts = re.split(r"`([^`]+)`", " ".join(paragraph.split()))  # text and code in turn
             parts[::2] = [re.sub(r"([\\*_|`:])", r"\\\1", text) for text in parts[::2]]
             parts[1::2] = [f"\\ ``{code}``\\ " for code in parts[1::2]]
+            # a paragraph that starts with "- " or "1." is no list either
             out += [
                 "\\ " + "".join(parts),
                 "",
-            ]  # a paragraph that starts with "- " or "1." is no list either
+            ]
     return out
 
 
@@ -69,15 +70,13 @@ def _describe(app, what, name, obj, options, lines):
 
 
 def _sign(app, what, name, obj, options, signature, returns):
-    return (
-        ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
-    )  # it is not called
+    # it is not called
+    return ("", None) if what == "class" and getattr(obj, "_is_protocol", False) else None
 
 
 def _skip(app, what, name, obj, skip, options):
-    return (
-        True if (obj.__doc__ or "").startswith("Alias for field number") else None
-    )  # its class says what it holds
+    # its class says what it holds
+    return True if (obj.__doc__ or "").startswith("Alias for field number") else None
 
 
 def _keep_quotes(app, domain, objtype, content):

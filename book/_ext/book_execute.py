@@ -131,9 +131,8 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
             file=sys.stderr,
         )
         return 2
-    with locked(
-        root / "_build" / ".execute.lock"
-    ):  # two executions at once would run each chapter twice
+    # two executions at once would run each chapter twice
+    with locked(root / "_build" / ".execute.lock"):
         failed = refresh(
             [path for stem, path in known.items() if not names or stem in names], jobs, root
         )

@@ -123,9 +123,8 @@ class Page:
             return f"<details><summary>Solution</summary>\n\n{body}\n\n</details>"
         if kind.startswith("solution"):
             return "**Solution**" * (kind == "solution-start")
-        body = FORMULA.sub(
-            lambda formula: " ".join(formula[0].split()), body
-        )  # else > is part of it
+        # else > is part of it
+        body = FORMULA.sub(lambda formula: " ".join(formula[0].split()), body)
         lines = [
             f"**{named or title or kind.rpartition(':')[2].capitalize()}**",
             "",

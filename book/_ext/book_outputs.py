@@ -148,9 +148,8 @@ def gather(root: Path = ROOT) -> None:
         {"claims": entries, "chapters": found, "problems": problems}, ensure_ascii=False
     )
     target = root / "_build" / "records.json"
-    if (
-        not target.is_file() or target.read_text(encoding="utf-8") != said
-    ):  # else the pages stay as they are
+    # else the pages stay as they are
+    if not target.is_file() or target.read_text(encoding="utf-8") != said:
         with replacing(target) as new:
             new.write_text(said, encoding="utf-8")
 

@@ -15,12 +15,10 @@ from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
 BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
-MOVING = re.compile(
-    r'<div class="moving" data-kind="([a-z]+)"'
-)  # as mptlml_book.report.moving writes it
-NUMBERS = re.compile(
-    r'<script type="application/json">([^<]{100000,})</script>'
-)  # so many stand beside the page
+# as mptlml_book.report.moving writes it
+MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')
+# so many stand beside the page
+NUMBERS = re.compile(r'<script type="application/json">([^<]{100000,})</script>')
 NOTHING = re.compile(  # what drawings carry along and nothing shows
     r' transform="rotate\(-0 [^"]*"| font-family="’DejaVu Sans’, sans-serif"| stroke-linecap="square"'
     r'|<path d="[^"]*"(?: clip-path="[^"]*")? fill="none"/>'
@@ -64,9 +62,8 @@ def _write_numbers(app, doctree, docname):
         if "pasted-text" in node["classes"]:
             node[:] = [nodes.Text(minus(node.astext()))]
         after = node.next_node(descend=False, siblings=True)
-        if (
-            "claim" in node and isinstance(after, nodes.Text) and after.startswith("%")
-        ):  # its mark comes last
+        # its mark comes last
+        if "claim" in node and isinstance(after, nodes.Text) and after.startswith("%"):
             node += nodes.Text("%")
             after.parent.replace(after, nodes.Text(after[1:]))
     for text in list(doctree.findall(nodes.Text)):

@@ -52,9 +52,8 @@ def typeset(text: str) -> str:
     return unbroken(text.replace("'", "’"))
 
 
-WIDE = re.compile(
-    r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL
-)  # of two forms the first
+# of two forms the first
+WIDE = re.compile(r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL)
 PAGES = Environment(
     loader=FileSystemLoader(HERE),
     autoescape=True,
@@ -74,9 +73,8 @@ def read_records(root: Path) -> dict:
     found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
     count = Counter(claim["verdict"] for claim in found["claims"])
     missing, other = count[NOT_RUN], count[OTHER_DATA]
-    in_band = (
-        len(found["claims"]) - missing - other
-    )  # outside its band such a claim stops the build
+    # outside its band such a claim stops the build
+    in_band = len(found["claims"]) - missing - other
     lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
     lacking += (
         f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}"
@@ -139,14 +137,12 @@ def read_executed(text: str, path: str) -> NotebookNode:
                 for kind, content in output.get("data", {}).items()
                 if "moving-still" in content
             ]:
-                output["data"][kind] = NARROW.sub(
-                    "", output["data"][kind]
-                )  # on a phone too it moves
+                # on a phone too it moves
+                output["data"][kind] = NARROW.sub("", output["data"][kind])
             if MIME in output.get("data", {}):
                 shown = drawn(output["data"][MIME], read_records(root), text)
-                output["data"] = {
-                    "text/html": "" if shown in said else shown
-                }  # a note on data once
+                # a note on data once
+                output["data"] = {"text/html": "" if shown in said else shown}
                 said.append(shown)
             elif alt and "text/html" in output.get("data", {}):
                 output["data"] = {
@@ -167,9 +163,8 @@ class Records(SphinxDirective):
         book = read_records(Path(self.env.srcdir))
         page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
         if self.arguments[0] == "scorecard":
-            for anchor in (
-                f"claim-{claim['id']}" for claim in book["claims"]
-            ):  # pages may say [text](#claim-id)
+            # pages may say [text](#claim-id)
+            for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):
                 self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
         return self.parse_text_to_nodes(str(page(book)), allow_section_headings=True)
 

@@ -9,7 +9,6 @@ def without_kernel(model, **_):
         model["content"]["metadata"].pop("language_info", None)
 
 
-warnings.filterwarnings(
-    "ignore", "Overriding existing pre_save_hook"
-)  # as the settings are read twice
+# as the settings are read twice
+warnings.filterwarnings("ignore", "Overriding existing pre_save_hook")
 c.ContentsManager.pre_save_hook = without_kernel  # noqa: F821

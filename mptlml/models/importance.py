@@ -19,16 +19,18 @@ from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
+# candidates around the encoder's mean, from the prior; climbed from
 NEAR, FAR, CLIMBS = (
     200,
     100,
     3,
-)  # candidates around the encoder's mean, from the prior; climbed from
+)
+# of fitting the proposal; least effective sample size of a fit
 ROUNDS, ROUND_DRAWS, LEAST_SIZE = (
     6,
     200,
     30,
-)  # of fitting the proposal; least effective sample size of a fit
+)
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
 
@@ -104,9 +106,8 @@ class Importance:
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
                 bound = self.visible_elbo(rows, masks)
-                answer = (
-                    answer + (bound - bound.detach())[..., None]
-                )  # adds a gradient, not a value
+                # adds a gradient, not a value
+                answer = answer + (bound - bound.detach())[..., None]
             parts.append(torch.where(masks, 0.0, answer))
         return torch.cat(parts).view(x.shape)
 

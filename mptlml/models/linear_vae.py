@@ -70,9 +70,8 @@ class LinearVAE:
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the LML."""
         joint = self._log_joint(x, observed)
-        top = joint.detach().amax(
-            -1, keepdim=True
-        )  # thrice as fast as logsumexp, for want of denormal numbers
+        # thrice as fast as logsumexp, for want of denormal numbers
+        top = joint.detach().amax(-1, keepdim=True)
         return top[..., 0] + (joint - top).clamp(min=-80).exp().sum(-1).log()
 
     def posterior(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -82,9 +81,8 @@ class LinearVAE:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
-        return at_masked(
-            chance.where(~observed, 1.0).log(), x, observed
-        )  # log of 0 has no gradient
+        # log of 0 has no gradient
+        return at_masked(chance.where(~observed, 1.0).log(), x, observed)
 
     def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
         """The peak of p(z | x_R).
@@ -108,9 +106,8 @@ class LinearVAE:
     def _slope_and_precision(self, seen: Tensor, mask: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         chance = self._logits_at(z).sigmoid()
         spread = mask * chance * (1 - chance)
-        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(
-            1
-        )  # w_j w_j^T, [D, K K]
+        # w_j w_j^T, [D, K K]
+        outer = (self.weight[:, :, None] * self.weight[:, None, :]).flatten(1)
         eye = torch.eye(self.num_latents).to(outer)
         return (seen - mask * chance) @ self.weight - z, eye + (spread @ outer).unflatten(
             -1, eye.shape
@@ -126,9 +123,8 @@ class LinearVAE:
         logsumexp of the new log weights is log p(x_R); their softmax holds the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
-        mode, root = self.mode(
-            x, observed, tolerance=0.01
-        )  # the nodes need not lie exactly around the peak
+        # the nodes need not lie exactly around the peak
+        mode, root = self.mode(x, observed, tolerance=0.01)
         nodes = mode[..., None, :] + offsets @ root.mT
         seen, mask = torch.where(observed, x, 0.0)[..., None, :], observed[..., None, :]
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)

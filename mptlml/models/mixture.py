@@ -102,10 +102,11 @@ class BernoulliMixture:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         shares = self._joint(x, observed).softmax(-1)  # r_c [..., C]
+        # [..., D]: sums of positive terms
         one, zero = (
             shares @ self.probs,
             shares @ (1 - self.probs),
-        )  # [..., D]: sums of positive terms
+        )
         return at_masked(torch.where(x == 1, one, zero).log(), x, observed)
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:

@@ -22,10 +22,11 @@ from ..numerics import LOG_2PI
 from ..protocol import all_observed
 
 BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
+# nats: about the most that the faster way to a row may lose; that anything may
 ROUNDING, LOST = (
     1e-6,
     1e-4,
-)  # nats: about the most that the faster way to a row may lose; that anything may
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,8 @@ class SecondMoment:
 
     def times(self, left: Tensor) -> Tensor:
         """left [..., D] times the covariance: [..., D]."""
-        flat = left.reshape(
-            -1, left.shape[-1]
-        )  # one large product is up to three times faster than many small ones
+        # one large product is up to three times faster than many small ones
+        flat = left.reshape(-1, left.shape[-1])
         flat = (
             (flat @ self.covariance.T) @ self.covariance if self.is_root else flat @ self.covariance
         )
@@ -167,11 +167,12 @@ class PPCA:
                 f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
                 "or at most D if the noise variance is given"
             )
+        # refuses what the model would refuse, before work starts
         model = cls(
             data.mean.new_zeros(num_tokens, num_latents),
             1.0 if noise_variance is None else noise_variance,
             data.mean if mean is None else mean,
-        )  # refuses what the model would refuse, before work starts
+        )
         variances, axes = (data if mean is None else data.about(mean)).principal_axes()
         noise = model.noise_variance
         if noise_variance is None:
@@ -182,9 +183,8 @@ class PPCA:
                     "leave no noise to fit"
                 )
         scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
-        model.weight[:, : len(scales)] = (
-            axes[: len(scales)].T * scales
-        )  # fewer than K if there are fewer than K rows
+        # fewer than K if there are fewer than K rows
+        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales
         return cls(model.weight, noise, model.mean)
 
     @property
@@ -254,9 +254,8 @@ class PPCA:
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        if not self._keeps_digits(
-            root, inverse, moment.diagonal().max(), LOST
-        ):  # row by row, which takes longer
+        # row by row, which takes longer
+        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
             rows = moment.as_rows()
             answers = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
             squared = torch.stack(
@@ -275,9 +274,8 @@ class PPCA:
         moment, every = self._about_mean(data), all_observed(self.num_tokens, self.weight.device)
         root = self._root(every)
         if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
-            projected = torch.linalg.solve_triangular(
-                root, self._weight.T, upper=False
-            )  # L^-1 W^T [K, D]
+            # L^-1 W^T [K, D]
+            projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)
             explained = (moment.times(projected) * projected).sum()
             squared = (moment.diagonal().sum() - explained) / self._noise
         else:

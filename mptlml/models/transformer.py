@@ -111,19 +111,16 @@ class Layer(nn.Module):
         far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()
         start = -0.5 * far if distance == "near" else torch.zeros(far.shape)
         self.distance = nn.Parameter(start, requires_grad=distance != "none")  # [heads, 2 D - 1]
-        self.register_buffer(
-            "offset", place - place[:, None] + num_tokens - 1
-        )  # [D, D], an index into `distance`
+        # [D, D], an index into `distance`
+        self.register_buffer("offset", place - place[:, None] + num_tokens - 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """hidden [n, D, width] one layer on: [n, D, width]."""
-        heads = self.query_key_value(_norm(hidden)).unflatten(
-            -1, (3, self.num_heads, -1)
-        )  # [n, D, 3, heads, size]
+        # [n, D, 3, heads, size]
+        heads = self.query_key_value(_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
         query, key, value = heads.permute(2, 0, 3, 1, 4)
-        weight = (
-            query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]
-        )  # [n, heads, D, D]
+        # [n, heads, D, D]
+        weight = query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]
         hidden = hidden + self.mix((weight.softmax(-1) @ value).transpose(1, 2).flatten(-2))
         return hidden + self.down(gelu(self.up(_norm(hidden))))
 

@@ -120,11 +120,12 @@ class MaskedLM(Passes):
         )
         config = AutoConfig.from_pretrained(name, **where)
         told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
+        # what it can do is tried
         classes: list[Any] = [
             AutoModelForMaskedLM,
             AutoModel,
             AutoModelForCausalLM,
-        ]  # what it can do is tried
+        ]
         own = [kind for kind in classes if kind.__name__ in told]
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
             raise ValueError(
@@ -291,9 +292,8 @@ class MaskedLM(Passes):
         lengths = corpus.lengths
         check_count(num_masks, "num_masks")
         every = {length: _sizes_of(sizes, length) for length in set(lengths)}
-        each = [
-            every[length].repeat_interleave(num_masks) for length in lengths
-        ]  # the size of each mask
+        # the size of each mask
+        each = [every[length].repeat_interleave(num_masks) for length in lengths]
         answers = self.answers(
             lengths,
             list(map(len, each)),
@@ -460,9 +460,8 @@ class MaskedLM(Passes):
         check_choice(corruption, CORRUPTIONS, "corruption")
         corpus, seed = self._corpus(texts), draws.seed(generator)
         lengths = corpus.lengths
-        sizes = torch.from_numpy(
-            np.stack([hidden_tokens(rates, length) for length in lengths])
-        )  # [N, S]
+        # [N, S]
+        sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))
         answers = self.answers(
             lengths,
             [num_masks * len(rates)] * len(lengths),
@@ -590,9 +589,8 @@ class AtLength:
             )
         )
         tokens = (ids != tokenizer.pad_token_id) | ~seen
-        ids = torch.where(
-            tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN
-        )  # none from here on
+        # none from here on
+        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)
         rows = Rows(ids, torch.where(seen, ids, self.lm.mask_id), wanted)
         each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])

@@ -22,10 +22,11 @@ from tqdm import tqdm
 
 from ..checks import check_count, check_known
 
+# tokens in a pass: bounds the logits, tokens x vocabulary
 BATCH_TOKENS = {
     "cpu": 1024,
     "cuda": 2**14,
-}  # tokens in a pass: bounds the logits, tokens x vocabulary
+}
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 PLACES = 12  # tokens of the text that tells whether answers are for their own place
@@ -163,9 +164,8 @@ class Passes:
         may_pad = self._may_pad(max(lengths, default=1))
         batch: list[tuple[int, int, int]] = []
         held = 0
-        for i in sorted(
-            range(len(lengths)), key=lambda i: lengths[i]
-        ):  # the longest sets the width
+        # the longest sets the width
+        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
             start = 0
             while start < counts[i]:
@@ -340,9 +340,8 @@ def _check_vocabularies(net: Passes) -> None:
             "is its vocabulary beside the weights?"
         )
     differ = ""
-    if largest >= size or size - len(tokenizer) > max(
-        128, size // 100
-    ):  # it is often rounded up a little
+    # it is often rounded up a little
+    if largest >= size or size - len(tokenizer) > max(128, size // 100):
         differ = (
             f"the tokenizer has {len(tokenizer)} tokens (largest id {largest}), the model {size}"
         )

@@ -24,10 +24,11 @@ from mptlml.extras import needs
 from . import digest_of
 from .probe import asked_before, download, in_words, refusal
 
+# torchvision's names, also of the folders
 DATASETS = {
     "mnist": "MNIST",
     "fashion-mnist": "FashionMNIST",
-}  # torchvision's names, also of the folders
+}
 GZIP = b"\x1f\x8b"  # what a file of theirs begins with
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
@@ -115,9 +116,8 @@ def _read(name: str, root: Path, train: bool, at_most: int | None) -> Images:
         raise ValueError(
             f"the {DATASETS[name]} files in {there} cannot be read: {error!r}"
         ) from error
-    pixels = (
-        found.data[:at_most].flatten(1).double() / 255
-    )  # cut first: in float64 all of them take 380 MB
+    # cut first: in float64 all of them take 380 MB
+    pixels = found.data[:at_most].flatten(1).double() / 255
     source = TITLES[name] + ("" if train else ", test images")
     return Images(pixels, found.targets[:at_most], 28, source)
 
@@ -145,9 +145,8 @@ def fetch_images(name: str) -> str:
             if not _is_there(raw):  # else another process had the lock before, and fetched them
                 _fetch(kind, raw.parent / "part", raw)
     except (OSError, ValueError, HTTPException) as error:
-        return in_words(
-            error
-        )  # the mirror answered but did not deliver, or the folder cannot be written
+        # the mirror answered but did not deliver, or the folder cannot be written
+        return in_words(error)
     return ""
 
 

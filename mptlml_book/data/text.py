@@ -182,20 +182,20 @@ def from_hub(load: Callable[..., Loaded], name: str) -> Loaded | None:
     None where neither has `name` whole, whatever `load` raises (`why_absent` says why); a hub that failed once is
     not asked again. A folder `name` alone is read, and what `load` raises is raised. Pages show none of it.
     """
-    with needs(
-        "book"
-    ):  # before stderr is redirected: these libraries log to the stderr of their import
+    # before stderr is redirected: these libraries log to the stderr of their import
+    with needs("book"):
         import datasets  # noqa: F401
         import transformers  # noqa: F401
     if os.path.isdir(name):
         return load(local_files_only=True)
     asked = {"revision": REVISIONS[name]} if name in REVISIONS else {}
     for cached in (asked, {}) if asked else ({},):
+        # nothing in the cache, or a part
         with (
             contextlib.suppress(Exception),
             quiet_network(),
             _offline(),
-        ):  # nothing in the cache, or a part
+        ):
             return load(local_files_only=True, **cached)
     if why_absent():
         return None
@@ -279,11 +279,12 @@ def _python_reference() -> list[str]:
     """Sentences of the Python language reference, which every Python has, under the PSF licence."""
     from pydoc_data.topics import topics
 
+    # indented lines are code and tables
     paragraphs = [
         " ".join(part.split())
         for text in topics.values()
         for part in re.split(r"\n\s*\n", text)
         if not re.search("^   ", part, re.MULTILINE)
-    ]  # indented lines are code and tables
+    ]
     sentences = [s for paragraph in paragraphs for s in re.split(r"(?<=[.?!]) ", paragraph)]
     return [s for s in sentences if 4 <= len(s.split()) <= 60 and s[0].isupper() and s[-1] in ".?!"]

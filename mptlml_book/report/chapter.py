@@ -124,9 +124,8 @@ def _setting() -> dict[str, dict[str, Any]]:
     """Versions and machine, without names of machines or persons and without paths."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
-        with suppress(
-            metadata.PackageNotFoundError
-        ):  # most chapters do not need the text libraries
+        # most chapters do not need the text libraries
+        with suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     machine = {
         "system": platform.system(),

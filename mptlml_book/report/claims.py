@@ -18,11 +18,12 @@ from .records import emit
 
 NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact")  # origin of a band; the scorecard says what each word means
+# origin of a value, and its words
 RUNS = {
     "here": "",
     "both": "against a stored run",
     "stored": "stored run",
-}  # origin of a value, and its words
+}
 VERDICTS = (
     "reproduced",
     "partly",
@@ -33,9 +34,8 @@ VERDICTS = (
     NOT_RUN,
     OTHER_DATA,
 )
-PURE = re.compile(
-    r"ratio|relative|power|probability|(rank )?correlation|share|unit of"
-)  # units of pure numbers
+# units of pure numbers
+PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
 

@@ -152,9 +152,8 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
     it shows. Raises ValueError: a number that is not finite.
     """
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
-    numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace(
-        "<", "\\u003c"
-    )  # no end of the script
+    # no end of the script
+    numbers = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     key = _key()
     shown = picture(still, key)
     records.display(
@@ -230,9 +229,8 @@ def svg(figure: Figure, key: str, **how: Any) -> str:
         metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
         **how,
     )
-    text = re.sub(
-        "<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL
-    )  # it would hold for the whole page
+    # it would hold for the whole page
+    text = re.sub("<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
     text = re.sub(r"(<text[^>]*\bfill: )(#\w{6})", _word, text)
     text = scour.scourString(text, scour.parse_args([*LIGHT, f"--shorten-ids-prefix={key}-"]))
     text = re.sub(r'( [xy]="-?\d*\.\d\d)\d+', r"\1", text)  # what scour leaves long

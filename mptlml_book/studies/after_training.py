@@ -24,21 +24,24 @@ from mptlml.training import fit
 from .known_language import BATCH, NOUNS, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4
+# topics of 5 words, not 30; share of words that are replaced by any of the 24
 SHORT_STAY, TYPING = (
     0.8,
     0.10,
-)  # topics of 5 words, not 30; share of words that are replaced by any of the 24
+)
 DOMAINS = "home", "short topics", "nouns renamed", "typing noise", "new topic"
+# labelled sentences: how many such sets are drawn from all 512
 LABELLED = {
     8: 16,
     32: 8,
     128: 4,
     512: 1,
-}  # labelled sentences: how many such sets are drawn from all 512
+}
+# sentences on which a network is held against exact answers; those it writes
 NUM_TEST, NUM_WRITTEN = (
     256,
     16,
-)  # sentences on which a network is held against exact answers; those it writes
+)
 AT = 1, 2, 5, 9, 13, 17, 21, 25, 29, 31, 32  # mask sizes of the area
 NUM_READ = 512  # sentences from which a network is read before its use
 TUNING_NUMBERS, TUNING_STEPS, TUNING_RATE = (32, 512), 20, 1e-3
@@ -57,9 +60,8 @@ def domain(name: str, num_tokens: int = 32) -> HiddenMarkovModel:
     if name == "home":
         return home
     transition, emission = home.transition, home.emission
-    phase = (
-        transition[:PHASES].unflatten(1, (-1, PHASES)).sum(1)
-    )  # [from, to], the same in every topic
+    # [from, to], the same in every topic
+    phase = transition[:PHASES].unflatten(1, (-1, PHASES)).sum(1)
     if name == "short topics":
         transition = torch.kron(_stay(3, SHORT_STAY), phase)
     if name == "nouns renamed":

@@ -55,9 +55,8 @@ class EncoderApart(Recursive):
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         answer = super().conditional_log_prob(x, observed)
         bound = Importance(self.vae, self.generator, fill=self.fill).visible_elbo(x, observed)
-        return torch.where(
-            observed, 0.0, answer + (bound - bound.detach())[..., None]
-        )  # adds a gradient, not a value
+        # adds a gradient, not a value
+        return torch.where(observed, 0.0, answer + (bound - bound.detach())[..., None])
 
     def _encoded(self, x: Tensor) -> Tensor:
         return super()._encoded(x).detach()

@@ -27,10 +27,11 @@ VERBS = (("drifts", "dives", "rows"), ("stirs", "simmers", "hisses"), ("blooms",
 WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v is WORDS[v], V = 24
 
 STAY = 0.97  # probability that the next word has the same topic, so a topic lasts about 30 words
+# probabilities of the next phase and of the same one; otherwise any of the four
 ADVANCE, HOLD = (
     0.85,
     0.10,
-)  # probabilities of the next phase and of the same one; otherwise any of the four
+)
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
@@ -223,9 +224,8 @@ def read_network(
     single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
-    ends = torch.stack(
-        [torch.arange(length), torch.arange(length - 1, -1, -1)]
-    )  # the last: left to right
+    # the last: left to right
+    ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])
     own = OBJECTIVES[scheme](judged, x, generator=generator)
     written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
     found = {

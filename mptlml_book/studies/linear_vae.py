@@ -30,11 +30,12 @@ from ..data.images import train_and_held_out
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo")
+# masks per batch; rate of the natural gradient; of the disc of nodes
 MASKS, RATE, RADIUS = (
     20,
     1.2,
     4.5,
-)  # masks per batch; rate of the natural gradient; of the disc of nodes
+)
 ELBO_RATE = 0.2  # of Adam
 PASSES = 25  # over the training rows, of the page's runs
 LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs

@@ -18,6 +18,7 @@ from mptlml.numerics import LOG_2PI
 
 from .scripts_data import scripts_rows
 
+# of the starts: the scripts' five, then 55 others
 SEEDS = (
     4,
     44,
@@ -25,7 +26,7 @@ SEEDS = (
     4444,
     44444,
     *range(100, 155),
-)  # of the starts: the scripts' five, then 55 others
+)
 OWN, SCRIPTED = "model's own noise", "scripts' noise"  # the sets of rows
 EMPTIED = (200, 400, 600)  # the epochs at which a run's optimiser forgets
 
@@ -89,9 +90,8 @@ def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Te
     outer = (weight[..., None] * weight[:, :, None]).flatten(2)  # [S, D, K K]
     gram = (observed.double() @ outer).unflatten(-1, 2 * weight.shape[-1:])  # of the visible tokens
     inverse = torch.linalg.inv(gram + noise * torch.eye(weight.shape[-1]).double())
-    rule = (
-        weight[:, None] @ inverse
-    )  # z is predicted by the visible w_i x_i times this, [S, P, D, K]
+    # z is predicted by the visible w_i x_i times this, [S, P, D, K]
+    rule = weight[:, None] @ inverse
     visible = observed[..., None] * weight[:, None]
     crossed = second @ visible
     squared = (

@@ -91,10 +91,11 @@ def by_size(
     upper = np.cumsum(chance, -1)[..., None]  # [T, D, 1]
     h = np.arange(strata)
     lower = upper - chance[..., None]
+    # [T, D, H]
     share = (
         np.clip(np.minimum(upper, (h + 1) / strata) - np.maximum(lower, h / strata), 0, None)
         * strata
-    )  # [T, D, H]
+    )
     first = np.einsum("td,tdh->th", mean / chance, share)
     second = np.einsum("td,tdh->th", (mean**2 + variance) / chance**2, share)
     return (second - first**2).mean(-1) / num_passes
@@ -111,9 +112,8 @@ def by_llada(moments: Moments, num_passes: int, batch: int = LLADA_BATCH) -> Noi
     sizes = (
         np.round(start + np.arange(batch) * (num_tokens / batch)).astype(int) - 1
     ) % num_tokens + 1  # [D, b]
-    area = num_tokens * mean[:, sizes - 1].mean(
-        -1
-    )  # the mean of one batch, given its start: [T, D]
+    # the mean of one batch, given its start: [T, D]
+    area = num_tokens * mean[:, sizes - 1].mean(-1)
     noise = num_tokens**2 * variance[:, sizes - 1].mean((-1, -2)) / batch
     return Noise(area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes)
 
@@ -132,9 +132,8 @@ def nested_areas(
     """
     num_tokens = model.num_tokens
     size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
-    rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(
-        -1
-    )  # [Q, T, D]
+    # [Q, T, D]
+    rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(-1)
     estimates = []
     for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]

@@ -240,9 +240,8 @@ def _sapiens(data: bytes, counts: str) -> MaskedLM:
         if f"{other}.{kind}" in found
     }
     weights["lm_head.bias"] = weights["lm_head.decoder.bias"]
-    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(
-        1, 128
-    )  # fairseq has none
+    # fairseq has none
+    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, 128)
     return _filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
 
 

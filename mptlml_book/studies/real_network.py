@@ -53,6 +53,7 @@ ANTIBODIES = {
 }
 EIGHT = ANTIBODIES["trastuzumab"][0][:8]  # a text of their own in Chapter 2
 
+# dense where the curve bends
 RATES = (
     0.01,
     0.05,
@@ -67,11 +68,12 @@ RATES = (
     0.9,
     0.95,
     1.0,
-)  # dense where the curve bends
+)
+# genes scored in the stored runs; masks of one residue, for the first rate
 NUM_GENES, MASKS_OF_ONE = (
     16,
     6,
-)  # genes scored in the stored runs; masks of one residue, for the first rate
+)
 BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
@@ -289,9 +291,8 @@ def _columns(
     texts: Sequence[str], others: Sequence[str]
 ) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """For each of `others`: where texts have its letter, where they have any, bool [D, N], and how many kinds."""
-    rows = [
-        text.split() for text in [*texts, max(others, key=len)]
-    ]  # the last makes it long enough
+    # the last makes it long enough
+    rows = [text.split() for text in [*texts, max(others, key=len)]]
     letters = np.array([*zip_longest(*rows, fillvalue="")])[:, :-1]
     kinds = len(np.unique(letters[letters != ""]))
     for other in others:
@@ -454,9 +455,8 @@ def _antiberty(folder: Path) -> MaskedLM:
         folder / "AntiBERTy_md_smooth" / "pytorch_model.bin", weights_only=True, map_location="cpu"
     )
     own = lm.model.state_dict()
-    lm.model.load_state_dict(
-        {key: weights[key] for key in own}
-    )  # it also has heads for species and chain
+    # it also has heads for species and chain
+    lm.model.load_state_dict({key: weights[key] for key in own})
     return lm
 
 

@@ -51,13 +51,11 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite, or the best schedule is not known")
     num_tokens = len(scores)
-    written = np.subtract.outer(
-        range(num_tokens + 1), range(num_tokens + 1)
-    )  # [m hidden, m left after a pass]
+    # [m hidden, m left after a pass]
+    written = np.subtract.outer(range(num_tokens + 1), range(num_tokens + 1))
     gain = np.where(written > 0, written * np.append(0.0, scores)[:, None], -math.inf)
-    best = np.array(
-        [0.0, *[-math.inf] * num_tokens]
-    )  # the highest staircase under the last m sizes, in 0 passes
+    # the highest staircase under the last m sizes, in 0 passes
+    best = np.array([0.0, *[-math.inf] * num_tokens])
     choice = []
     for _ in range(num_steps):
         ways = gain + best
