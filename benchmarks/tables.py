@@ -10,6 +10,7 @@ from . import (
     masked_diffusion,
     masked_mixture,
     networks,
+    order,
     real_network,
 )
 
@@ -24,5 +25,6 @@ PARTS = (
     many_starts,
     networks,
     evidence,
+    order,
 )
 TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}

@@ -89,6 +89,29 @@ def smoothed(
     return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
 
 
+def sure_places(
+    model: VocabularyModel,
+    x: Tensor,
+    *,
+    judge: ConditionalModel | None = None,
+    generator: Generator,
+) -> Tensor:
+    """As `objectives.stratified_size`, but each hidden token counts by how probable its place's likeliest word is.
+
+    These weights have mean 1 over the hidden tokens of a row, and no gradient. judge: whose answers are
+    weighed, by default the model's. Nats per row.
+    """
+    place = spread_places(len(x), generator=generator)
+    sizes = 1 + (place * model.num_tokens).long()
+    observed = random_masks(model.num_tokens, sizes, generator=generator)
+    every = model.vocabulary_log_prob(x, observed)
+    own = (
+        every.gather(-1, x.long()[..., None])[..., 0] if judge is None else ask(judge, x, observed)
+    )
+    sure = torch.where(observed, 0.0, every.detach().amax(-1).exp())
+    return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens
+
+
 def _by_share(
     objective: Callable[..., Tensor], *shares: float, **options: Any
 ) -> Callable[..., Tensor]:
@@ -110,6 +133,7 @@ HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no mor
 RECIPES = "half left, half random", "smoothed labels"  # beside a fixed 15% and 80/10/10
 OBJECTIVES = SCHEMES | {
     HIDE_MORE: _by_share(hide_more, 0.4, 0.15),
+    "sure places": sure_places,
     RECIPES[0]: _by_share(half_random, 0.15),
     RECIPES[1]: _by_share(smoothed, 0.15),
 }
@@ -159,7 +183,7 @@ def pretrain(
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     rows = truth.sample(num_steps * BATCH, generator=generator)
-    return net, _train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
+    return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
 
 
 def carry_on(
@@ -171,11 +195,11 @@ def carry_on(
     """
     net, generator = copy.deepcopy(net), draws.seeded(seed, 1)
     rows = language(net.num_tokens).sample(num_steps * BATCH, generator=generator)
-    _train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
+    train_on(rows, net, scheme, generator, learning_rate, num_steps // 6)
     return net
 
 
-def _train_on(
+def train_on(
     rows: Tensor,
     net: MaskedTransformer,
     scheme: str,

@@ -1,0 +1,131 @@
+"""The long run on the order that is chosen: five languages, six schemes, three budgets, eight ways to choose.
+
+`mptlml_book.studies.order` says what languages, schemes and readings are; what was foretold stands in
+book/data/order_predictions.csv. A line for each network: KL in nats per row along each order, and the part of
+the first four places. Each table needs the first one:
+
+    order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
+    order_600     all schemes, five languages, ten seeds                                                2.3 h
+    order_2400    the same with four times the steps, eight seeds: the predictions are about these      4.1 h
+    order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
+    order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
+    order_9600    four schemes, three languages, four seeds                                             2.7 h
+
+A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of a trial (11).
+"""
+
+from functools import cache, partial
+from typing import NamedTuple
+
+import pandas as pd
+
+from mptlml_book.studies import order as study
+from mptlml_book.studies.order import FIFTEEN, FORTY, LANGUAGES, SCHEMES, THEN, UNIFORM
+
+from . import results
+from .results import Table
+
+RATES = 1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2
+TUNING_SEEDS, FIRST_SEED, TUNING_STEPS = (121, 122), 21, 600
+TUNED = [scheme for scheme in SCHEMES if scheme != THEN]
+
+
+class Group(NamedTuple):
+    """Steps, how many seeds, which languages and schemes, how the heads start."""
+
+    num_steps: int
+    num_seeds: int
+    languages: tuple[str, ...] = tuple(LANGUAGES)
+    schemes: tuple[str, ...] = SCHEMES
+    distance: str = "flat"
+
+
+PLAN = {
+    "600": Group(600, 10),
+    "2400": Group(2400, 8),
+    "near": Group(600, 10, ("chain",), (UNIFORM, FORTY, FIFTEEN), "near"),
+    "words": Group(1980, 10, schemes=(FIFTEEN,)),
+    "9600": Group(9600, 4, ("chain", "moved", "tree"), (UNIFORM, FORTY, FIFTEEN, THEN)),
+}
+
+
+def tune(language, scheme):
+    """A line for each rate tried and seed: from 0.01 and 0.02 on, until the best rate lies between two others."""
+    losses = {}
+
+    def loss(place):
+        if place not in losses:
+            losses[place] = [own(language, scheme, RATES[place], seed) for seed in TUNING_SEEDS]
+        return sum(losses[place])
+
+    best = 3 if loss(3) <= loss(4) else 4
+    while 0 < best < len(RATES) - 1:
+        near = min((best, best - 1, best + 1), key=loss)
+        if near == best:
+            break
+        best = near
+    for place in sorted(losses):
+        for seed, value in zip(TUNING_SEEDS, losses[place], strict=True):
+            yield dict(language=language, scheme=scheme, rate=RATES[place], seed=seed, loss=value)
+
+
+def own(language, scheme, rate, seed):
+    """How far a network is above the least value of its own loss, nats per row."""
+    net = network(language, scheme, seed, TUNING_STEPS, rate)
+    return -study.own_loss(net, LANGUAGES[language](), scheme, seed=seed)
+
+
+def network(language, scheme, seed, num_steps, rate, distance="flat"):
+    options = dict(seed=seed, num_steps=num_steps, learning_rate=rate, distance=distance)
+    name = ", ".join([language, scheme, *(f"{key} {value}" for key, value in options.items())])
+    return results.kept(
+        f"order/{name}",
+        lambda: study.train(language, scheme, **options),
+    )
+
+
+@cache
+def tuned():
+    """The rate of each language and scheme."""
+    runs = pd.read_csv(results.FOLDER / "order_tuning.csv", comment="#")
+    loss = runs.groupby(["language", "scheme", "rate"])["loss"].mean().unstack()
+    rates = loss.idxmin(axis=1).to_dict()
+    return rates | {(language, THEN): rates[language, FORTY] for language in LANGUAGES}
+
+
+def read(group, language, num_steps, seed):
+    """A line for each scheme."""
+    plan, rates = PLAN[group], tuned()
+    nets = {
+        scheme: network(language, scheme, seed, num_steps, rates[language, scheme], plan.distance)
+        for scheme in plan.schemes
+    }
+    found = study.read_networks(nets, LANGUAGES[language](), seed=seed)
+    for scheme in plan.schemes:
+        yield dict(
+            language=language,
+            num_steps=num_steps,
+            seed=seed,
+            scheme=scheme,
+            rate=rates[language, scheme],
+            distance=plan.distance,
+            **found[scheme],
+        )
+
+
+def units(group):
+    """Seed by seed, so that what is done first is complete."""
+    plan = PLAN[group]
+    return [
+        (language, plan.num_steps, FIRST_SEED + number)
+        for number in range(plan.num_seeds)
+        for language in plan.languages
+    ]
+
+
+TABLES = {
+    "order_tuning": Table(
+        tune, lambda: [(language, scheme) for language in LANGUAGES for scheme in TUNED]
+    ),
+    **{f"order_{group}": Table(partial(read, group), partial(units, group)) for group in PLAN},
+}
