@@ -4,7 +4,7 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ from .masks import all_masks, nested_masks, random_masks, random_orders, stratif
 from .protocol import ConditionalModel, Data, ask, has_mean_scores, in_full, log_prob_at, summarise
 
 MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
+# Which token becomes visible next: rows with 0 at hidden tokens, observed, keys [N, D]; the highest key is the next
+Policy = Callable[[Tensor, Tensor], Tensor]
 
 
 def mean_score(
@@ -254,14 +256,23 @@ def _orders_to_error(
 
 
 def chain_rule(
-    model: ConditionalModel, x: Tensor, orders: Tensor, *, max_elements: int = MAX_ELEMENTS
+    model: ConditionalModel,
+    x: Tensor,
+    orders: Tensor | Policy,
+    *,
+    max_elements: int = MAX_ELEMENTS,
 ) -> Tensor:
     """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
-    Their sum over t is log p(x) along that order. max_elements as in `score_curve`. Raises ValueError: rows or
-    orders out of range, NaN among the answers.
+    Their sum over t is log p(x) along that order. orders: permutations, or a Policy, which chooses each row's
+    order (Q = 1) as its tokens become visible; the probabilities of all rows then sum to 1, as they do not for
+    the best of several orders. max_elements as in `score_curve`. Raises ValueError: rows or orders out of
+    range, a policy whose keys are not finite or depend on more than what is visible, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
+    if callable(orders):
+        blocks = x.split(_at_once(max_elements, model.num_tokens))
+        return torch.cat([_chosen_terms(model, some, orders) for some in blocks])[None]
     every = torch.arange(model.num_tokens, device=orders.device)
     whole = (
         orders.ndim == 2 and orders.shape[1] == model.num_tokens and not orders.is_floating_point()
@@ -282,6 +293,29 @@ def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     """All of these rows along all of these orders: at step t only token M(t) is asked for."""
     token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]
     return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
+
+
+def _chosen_terms(model: ConditionalModel, x: Tensor, policy: Policy) -> Tensor:
+    """Terms [N, t] of rows whose tokens a policy chooses: the last is that of the first chosen."""
+    observed, terms = torch.zeros_like(x, dtype=torch.bool), []
+    for _ in range(model.num_tokens):
+        token = _next(policy, torch.where(observed, x, 0), observed)
+        terms.append(check_known(log_prob_at(model, x, observed, token)))
+        observed = observed.scatter(-1, token[:, None], True)
+    return torch.stack(terms[::-1], -1)
+
+
+def _next(policy: Policy, x: Tensor, observed: Tensor) -> Tensor:
+    """The token of each row that a policy reveals next [N], where x holds 0 in place of hidden tokens."""
+    key, ends = policy(x, observed), torch.tensor([-1, 0], device=x.device)
+    again = policy(x[ends], observed[ends])  # two rows alone: who knows the others by number, errs
+    if key.shape != x.shape or not key.where(~observed, 0.0).isfinite().all():
+        raise ValueError(
+            f"a policy must answer finite keys of shape {tuple(x.shape)}, got {tuple(key.shape)}"
+        )
+    if again.shape != x[ends].shape or not torch.allclose(again, key[ends], rtol=1e-3, atol=1e-6):
+        raise ValueError("a policy's keys for a row must depend on what is visible of it alone")
+    return key.masked_fill(observed, -math.inf).argmax(-1)
 
 
 def order_spread(

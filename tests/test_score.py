@@ -12,7 +12,7 @@ from scipy import stats
 
 from mptlml import Estimate, ScoreCurve
 from mptlml.masks import all_orders
-from mptlml.models import PPCA, SecondMoment
+from mptlml.models import PPCA, MaskedTransformer, SecondMoment
 from mptlml.score import (
     chain_rule,
     estimate_area,
@@ -181,6 +181,45 @@ def test_blocks_bound_memory_and_change_nothing(shared, generator):
     assert 500 < max(map(torch.numel, model.asked)) <= 1000
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_an_order_chosen_by_what_is_visible_gives_a_distribution_and_the_best_order_none(generator):
+    """Of a network without a joint distribution, over all its rows; log k or the mixture mends the best of k."""
+    net = MaskedTransformer(3, 3, width=4, num_layers=1, num_heads=2, generator=generator)
+    rows = torch.cartesian_prod(*[torch.arange(3)] * 3)
+
+    def policy(x, observed):
+        return net.vocabulary_log_prob(x, observed).amax(-1)
+
+    with torch.no_grad():
+        chosen = chain_rule(net, rows, policy).double()
+        fixed = chain_rule(net, rows, all_orders(3)).sum(-1).double()
+    assert chosen.shape == (1, 27, 3)
+    assert chosen.sum(-1).exp().sum() == pytest.approx(1, abs=1e-6)
+    assert 1.01 < fixed.amax(0).exp().sum() <= 6
+    mixture = fixed.logsumexp(0) - math.log(6)
+    assert mixture.exp().sum() == pytest.approx(1, abs=1e-6)
+    assert (fixed.amax(0) - math.log(6) <= mixture).all() and (mixture <= fixed.amax(0)).all()
+    # which order was chosen depends on the words, and each sum is that of one of the orders
+    least = (chosen.sum(-1) - fixed).abs().min(0)
+    assert least.values.max() < 1e-6 and len(least.indices.unique()) > 1
+
+
+def test_a_policy_is_asked_what_it_sees(generator):
+    """Hidden tokens are 0 to it; keys that do not look give a fixed order; the last term is that of the first token."""
+    model, asked = a_model(), []
+    x = model.sample(6, generator=generator)
+
+    def policy(rows, observed):
+        asked.append((rows, observed))
+        return torch.tensor([1.0, 3, 2, 5, 4]).expand(rows.shape)
+
+    found = chain_rule(model, x, policy, max_elements=10)
+    torch.testing.assert_close(found, chain_rule(model, x, torch.tensor([[0, 2, 1, 4, 3]])))
+    assert all((rows[~observed] == 0).all() for rows, observed in asked)
+    assert [int(observed[0].sum()) for _, observed in asked[::2]] == 3 * [0, 1, 2, 3, 4]
+    looks = chain_rule(model, x, lambda rows, observed: rows.cos().cumsum(-1)).sum(-1)[0]
+    torch.testing.assert_close(looks, model.log_prob(x))
 
 
 def test_order_spread_measures_disagreement(generator):
