@@ -273,7 +273,7 @@ LM, TEXT = random_network(make_tokenizer(["the cat sat on the mat"] * 9, 60)), "
 ROW, ORDER = LM.encode(TEXT), ids([2, 1, 0])
 GIVEN = {  # what a method of a MaskedLM may be given, and what its message says of that
     "a text": (TEXT, "str|text 'the cat|the cat sat"),
-    "texts": ([TEXT, "the mat"], "list|got 'the cat sat'"),
+    "texts": ([TEXT, "the mat"], "list|got 'the cat sat'|got 2"),
     "no text": ([], "list"),
     "nothing": (None, "NoneType"),
     "texts of nothing": ([None], "list|None"),
@@ -281,29 +281,33 @@ GIVEN = {  # what a method of a MaskedLM may be given, and what its message says
     "ids as a list": (ROW.tolist(), "list|got int|got 2"),
     "rows": (ROW[None], "Tensor|int64"),
     "rows as a list": ([ROW], "list|got Tensor"),
-    "a corpus": (LM.sentences([TEXT]), "Corpus"),
+    "a corpus": (LM.read([TEXT]), "Corpus"),
     "floats": (real(3), "Tensor|float64"),
     "a number": (3, "int"),
 }
-SENTENCES, ONE = ("texts", "a corpus"), ("a text", "ids")
+ONE = ("a text", "ids", "rows as a list", "a corpus")
+ALL = (*ONE, "texts")
 TAKES = {  # a method: (a call of it, which of these it takes)
     "encode": (LM.encode, ["a text"]),
     "tokenise": (LM.tokenise, ["a text"]),
     "given": (LM.given, ["a text"]),
-    "sentences": (LM.sentences, ["texts"]),
+    "read": (LM.read, ALL),
     "blocks": (lambda x: LM.blocks(x, 2), ["texts"]),
     "at_length": (LM.at_length, ["a number"]),
-    "curve": (lambda x: LM.curve(x, generator=G), ["a text"]),
-    "curves": (lambda x: LM.curves(x, generator=G), SENTENCES),
-    "areas": (lambda x: LM.areas(x, 100, error=1, generator=G), SENTENCES),
-    "rate_curve": (lambda x: LM.rate_curve(x, [0.5], generator=G), SENTENCES),
-    "pseudo_log_likelihood": (LM.pseudo_log_likelihood, SENTENCES),
-    "single_scores": (LM.single_scores, SENTENCES),
-    "single_scores, by words": (lambda x: LM.single_scores(x, "word"), ["texts"]),
+    "curve": (lambda x: LM.curve(x, generator=G), ONE),
+    "curves": (lambda x: LM.curves(x, generator=G), ALL),
+    "areas": (lambda x: LM.areas(x, 100, error=1, generator=G), ALL),
+    "rate_curve": (lambda x: LM.rate_curve(x, [0.5], generator=G), ALL),
+    "pseudo_log_likelihood": (LM.pseudo_log_likelihood, ALL),
+    "single_scores": (LM.single_scores, ALL),
+    "single_scores, by words": (
+        lambda x: LM.single_scores(x, "word"),
+        ["a text", "texts", "a corpus"],
+    ),
     "exact_curve": (LM.exact_curve, ONE),
     "chain_rule": (lambda x: LM.chain_rule(x, ORDER), ONE),
     "masked_marginals": (LM.masked_marginals, ONE),
-    "token_scores": (LM.token_scores, ["a text"]),
+    "token_scores": (LM.token_scores, ONE),
     "Corpus": (Corpus, ["rows as a list"]),
 }
 
@@ -314,7 +318,7 @@ def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(method, monkeypatc
     call, taken = TAKES[method]
     for name in taken:
         call(GIVEN[name][0])
-    monkeypatch.setattr(LM, "answers", None)  # nothing is asked
+    monkeypatch.setitem(vars(LM.model), "forward", None)  # nothing is asked
     for name in GIVEN.keys() - taken:
         with pytest.raises(ValueError) as error:
             call(GIVEN[name][0])

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -67,6 +68,18 @@ def bad_model(folder, kind):
         "*token*" if kind == "mute" else "*.safetensors" if kind == "torn" else "-"
     ):
         path.write_bytes(path.read_bytes()[:1000]) if kind == "torn" else path.unlink()
+
+
+def stop_when_asked(monkeypatch, stop):
+    """Networks are loaded, and stop() is called as soon as they are asked about a text."""
+    load = MaskedLM.from_pretrained
+
+    def loaded(*given, **named):
+        lm = load(*given, **named)
+        lm.model.forward = lambda *_, **__: stop()
+        return lm
+
+    monkeypatch.setattr(MaskedLM, "from_pretrained", loaded)
 
 
 @pytest.fixture
@@ -206,10 +219,9 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(
     if "--model" in words:
         bad_model(folder, Path(words[-1]).parts[0])
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    step = "answers" if late else "from_pretrained"
-    monkeypatch.setattr(
-        f"mptlml.text.MaskedLM.{step}", lambda *_, **__: pytest.fail("work has begun")
-    )
+    stop_when_asked(monkeypatch, partial(pytest.fail, "work has begun"))
+    if not late:
+        monkeypatch.setattr(MaskedLM, "from_pretrained", lambda *_, **__: pytest.fail("it is read"))
     one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv", "q.tsv"} else "score"
     with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
         here(one, *words)
@@ -278,9 +290,7 @@ def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
     ],
 )
 def test_what_goes_wrong_on_the_way_says_what_to_do(here, monkeypatch, error, message):
-    monkeypatch.setattr(
-        "mptlml.text.MaskedLM.answers", lambda *_, **__: (_ for _ in ()).throw(error)
-    )
+    stop_when_asked(monkeypatch, mock.Mock(side_effect=error))
     with pytest.raises(SystemExit, match=message):
         here("score", SHORT, "--curve", "drawn.svg", "--overwrite")
 

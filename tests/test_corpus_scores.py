@@ -1,6 +1,7 @@
 """Results of texts and of pairs in one process, in two, and after a kill: the same file, bit by bit."""
 
 import copy
+import dataclasses
 import json
 import math
 import os
@@ -47,10 +48,9 @@ def path(whole, tmp_path):
 
 
 @pytest.fixture
-def no_work(monkeypatch):
-    monkeypatch.setattr(
-        "mptlml.text.MaskedLM.answers", lambda *_, **__: pytest.fail("work has begun")
-    )
+def no_work(monkeypatch, lm):
+    begun = partial(pytest.fail, "work has begun")
+    monkeypatch.setitem(vars(lm.model), "forward", lambda *_, **__: begun())
 
 
 @pytest.mark.parametrize("place", [0, 1, UNIT + 3, len(TEXTS) - 1])
@@ -105,7 +105,7 @@ def test_an_error_says_whether_it_was_reached(lm, tmp_path):
 def test_a_long_text_is_cut_where_that_is_said(lm, tmp_path):
     """Its line tells how much is missing; the rest is scored as a text of its own."""
     small, long = copy.copy(lm), TEXTS[4]
-    small.max_tokens = 11
+    asked(small, max_tokens=11)
     cut, plain = (
         read_results(score(small, tmp_path / "s.jsonl", [text], truncate=True, overwrite=True))[0]
         for text in (long, " ".join(long.split()[:11]))
@@ -165,14 +165,18 @@ def nudge(net):
     weight[7] = weight[7].nextafter(weight[7] + 1)
 
 
+def asked(net, **how):
+    net.network = dataclasses.replace(net.network, **how)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (nudge, "was written with other settings .see .*scores.settings.json"),  # another training
         (lambda net: setattr(net.model.config, "hidden_act", "relu"), "other settings"),
-        (lambda net: setattr(net, "batch_tokens", 64), "other settings"),  # rounding would differ
-        (lambda net: setattr(net, "device", torch.device("cuda")), "other settings"),
-        (lambda net: setattr(net, "suffix", []), "other settings"),
+        (lambda net: asked(net, batch_tokens=64), "other settings"),  # rounding would differ
+        (lambda net: vars(net.network).update(device=torch.device("cuda")), "other settings"),
+        (lambda net: asked(net, suffix=[]), "other settings"),
         (
             lambda net: setattr(
                 net, "encode", lambda text, **how: type(net).encode(net, text).flip(0)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from fakes import random_network
 from mptlml import objectives, order_gap, order_spread, random_masks, random_orders
 from mptlml.testing import Case, check_model
 from mptlml.text.masked_lm import MaskedLM
-from mptlml.text.passes import Rows
+from mptlml.text.passes import Request
 from mptlml.text.text_curves import RATES, Corpus, RateCurve, spaced_sizes, table2_area
 from mptlml_book.data.text import make_tokenizer
 
@@ -145,20 +146,21 @@ def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
     """A long text goes through a few rows at a time; the last of a short one share a pass with the next's."""
     made, passes = [], []
 
-    def rows(i):
+    def rows(i, count, length):
         made.append(i)
-        hidden = torch.ones((34, 20)[i], (1, 8)[i], dtype=torch.bool)
-        return Rows.hiding(torch.full((hidden.shape[1],), 7), hidden, TOKENIZER.mask_token_id)
+        hidden = torch.ones(count, length, dtype=torch.bool)
+        return bert.network.hiding(torch.full((length,), 7), hidden).rows()
 
     # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
-    found = bert.answers([1, 8], [34, 20], rows)
+    asked = [Request(1, 34, partial(rows, 0, 34, 1)), Request(8, 20, partial(rows, 1, 20, 8))]
+    found = bert.network.log_probs(asked)
     with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
         assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
         assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
 
 
 def test_the_laws(bert):
-    values = tuple(map(float, range(bert.vocab_size)))
+    values = tuple(map(float, range(bert.network.vocab_size)))
     for words in (True, False):
         check_model(bert.at_length(2), values=values, words=words)
     with pytest.raises(AssertionError, match="orders disagree"):
@@ -263,7 +265,7 @@ def test_rate_curve_weighs_rows_by_their_length():
 
 def rate_scores(batch_tokens, corruption):
     lm, g = tiny("BERT", batch_tokens), torch.Generator().manual_seed(5)
-    corpus = lm.sentences([*TEXTS, SENTENCE])
+    corpus = lm.read([*TEXTS, SENTENCE])
     return lm.rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g).scores
 
 
@@ -280,7 +282,7 @@ def test_batches_change_nothing(corruption):
 def test_rate_curve_scores_what_it_says(bert, generator):
     """Text by text and mask by mask: what was hidden is read off the passes, and scored by plain ones."""
     lm, shown = tiny("BERT", 8), []
-    corpus = lm.sentences(TEXTS[:2])
+    corpus = lm.read(TEXTS[:2])
     with heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[0, 1:-1])):
         scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
         lm.rate_curve(corpus, [0.5], generator=generator)  # one mask each, by default
@@ -316,11 +318,13 @@ def test_blocks_run_texts_together(bert):
 def test_a_corruption_shows_what_it_says(generator):
     """Of one word 30 times, half is chosen: 80% as masks, 10% as any word, 10% as it is, like the rest."""
     lm, shown = tiny("BERT"), []
-    corpus = lm.sentences(["cat " * 30])
+    corpus = lm.read(["cat " * 30])
     heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[:, 1:-1]))
     lm.rate_curve(corpus, [0.5], num_masks=200, corruption="80/10/10", generator=generator)
-    share = torch.bincount(torch.cat(shown).flatten(), minlength=lm.vocab_size).double() / 6_000
-    expected = torch.full_like(share, 0.05 / lm.vocab_size)
+    share = (
+        torch.bincount(torch.cat(shown).flatten(), minlength=lm.network.vocab_size).double() / 6_000
+    )
+    expected = torch.full_like(share, 0.05 / lm.network.vocab_size)
     expected[TOKENIZER.mask_token_id] += 0.4
     expected[corpus.rows[0][0]] += 0.55
     assert ((share - expected).abs() <= 4 * (expected / 6_000).sqrt()).all()
@@ -369,9 +373,9 @@ def test_a_network_that_sees_padding_gets_none(config, bert):
     """
     lm = made(config)
     assert (
-        bert._may_pad(1)
-        and not lm._may_pad(1)
-        and not made(config, dtype=torch.bfloat16)._may_pad(1)
+        bert.network.may_pad(1)
+        and not lm.network.may_pad(1)
+        and not made(config, dtype=torch.bfloat16).network.may_pad(1)
     )
     alone = torch.cat([lm.pseudo_log_likelihood([text]) for text in TEXTS])
     same(lm.pseudo_log_likelihood(TEXTS + TEXTS), torch.cat([alone, alone]), 1e-4)
@@ -397,7 +401,9 @@ def test_a_network_that_attends_in_blocks_is_asked_about_texts_beyond_them():
 
 def test_threads_may_share_a_network(bert):
     """As in a web service: answers are those of one thread, whatever else is asked, also of the model."""
-    given = torch.tensor([[*bert.prefix, *bert.encode(SENTENCE).tolist(), *bert.suffix]])
+    given = torch.tensor(
+        [[*bert.network.prefix, *bert.encode(SENTENCE).tolist(), *bert.network.suffix]]
+    )
     with torch.no_grad():
         plain = bert.model(given).logits
     texts = [" ".join([TEXTS[k % 5]] * (1 + k % 3)) for k in range(24)]
@@ -586,13 +592,9 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
     [
         (lambda lm, g: lm.encode("  "), "no tokens"),
         (lambda lm, g: lm.encode("the [MASK] sat"), "special tokens"),
-        (lambda lm, g: lm.curve([SENTENCE], generator=g), "give one text, a string, got list"),
-        (lambda lm, g: lm.curves(SENTENCE, generator=g), "list of at least one text, got str"),
-        (
-            lambda lm, g: lm.curves(iter(TEXTS), generator=g),
-            "list of at least one text, got list_iterator",
-        ),
-        (lambda lm, g: lm.sentences([]), "list of at least one text, got list"),
+        (lambda lm, g: lm.curve(TEXTS, generator=g), "give one text, got 5"),
+        (lambda lm, g: lm.curves(iter(TEXTS), generator=g), "list of at least one, got list_iter"),
+        (lambda lm, g: lm.read([]), "list of at least one, got list"),
         (lambda lm, g: Corpus([]), "a corpus needs a list of at least one row"),
         (lambda lm, g: lm.curves(TEXTS, [99], generator=g), "sizes must lie in 1..8"),
         (
@@ -620,7 +622,7 @@ def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch)
         (lambda lm, g: tiny("BERT", batch_tokens=0), "batch_tokens must be a whole number"),
         (lambda lm, g: lm.given(), "give at least one"),
         (
-            lambda lm, g: lm.single_scores(lm.sentences(TEXTS), "word"),
+            lambda lm, g: lm.single_scores([*map(lm.encode, TEXTS)], "word"),
             "needs texts, and a tokenizer that",
         ),
         (lambda lm, g: lm.single_scores(TEXTS, "some"), "must be one of"),

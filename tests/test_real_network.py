@@ -80,17 +80,17 @@ def test_without_the_packages_another_network_stands_in_and_says_so(monkeypatch)
     assert not found.is_real and "antiberty" in found.note and "Germline genes" in sequences.note
     assert not set(sequences.tested) & set(sequences.trained)
     assert len(found.lm.encode(study.chains()["adalimumab heavy"])) == 121  # it can be read
-    found.lm.sentences(study.spread_out(sequences.tested, 12))
+    found.lm.read(study.spread_out(sequences.tested, 12))
 
 
 def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     lm = saved_network(tmp_path, " ".join(study.RESIDUES))
     monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
     found = study.load_network()
-    assert (found.source, found.is_real, found.lm.vocab_size) == (
+    assert (found.source, found.is_real, found.lm.network.vocab_size) == (
         str(tmp_path),
         False,
-        lm.vocab_size,
+        lm.network.vocab_size,
     )
 
 

@@ -133,7 +133,9 @@ def test_token_dropout_is_told(tmp_path):
 
 def framed(lm, ids):
     """The network's logits at the tokens of rows, which it sees between the tokens of its frame."""
-    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in (lm.prefix, lm.suffix))
+    before, after = (
+        torch.tensor([part]).expand(len(ids), -1) for part in (lm.network.prefix, lm.network.suffix)
+    )
     return lm.model(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
 
 
@@ -163,11 +165,11 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
     monkeypatch.syspath_prepend(tmp_path / "modules")
     lm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
-    made = network(vocab_size=lm.vocab_size)
+    made = network(vocab_size=lm.network.vocab_size)
     made.save_pretrained(tmp_path)
     about = {
         "model_type": "small_diffusion",
-        "vocab_size": lm.vocab_size,
+        "vocab_size": lm.network.vocab_size,
         "architectures": ["Network"],
         "auto_map": {"AutoConfig": "network.Settings", "AutoModelForMaskedLM": "network.Network"},
     }
@@ -194,13 +196,13 @@ def timed(base):
 def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     """Scores are those of the network asked with that time."""
     code = CODE.replace("time=0.0", "*, time")
-    settings = dict(vocab_size=lm.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
+    settings = dict(vocab_size=lm.network.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
     net = MaskedLM(network(timed, code, **settings), lm.tokenizer)
     ids = lm.encode("the cat sat on the mat")
     observed = torch.tensor([True, False, True, True, False, False])
     found = net.at_length(6).conditional_log_prob(ids, observed)
     shown = torch.tensor(
-        [[*lm.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.suffix]]
+        [[*lm.network.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.network.suffix]]
     )
     with torch.no_grad():
         truth = network(code=code, **settings)(shown, time=3 / 8).logits.log_softmax(-1)[0, 1:-1]
@@ -252,7 +254,10 @@ def test_a_network_is_judged_by_what_it_does(lm, kind):
     assert net.pseudo_log_likelihood(texts).tolist() == pytest.approx(
         lm.pseudo_log_likelihood(texts).tolist(), abs=1e-5
     )
-    assert MaskedLM(kind(lm.model), tokenizer, mask_token=lm.mask_id).mask_id == lm.mask_id
+    assert (
+        MaskedLM(kind(lm.model), tokenizer, mask_token=lm.network.mask_id).network.mask_id
+        == lm.network.mask_id
+    )
     with pytest.raises(ValueError, match="special tokens such as .MASK."):
         net.encode("the [MASK] sat")
 
@@ -283,7 +288,7 @@ def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
             found = super().forward(input_ids, attention_mask).logits
             ahead = torch.nn.functional.one_hot(input_ids.roll(-1, 1), found.shape[-1])
             return SimpleNamespace(
-                logits=found + 9 * ahead * (input_ids.roll(-1, 1) != lm.mask_id)[..., None]
+                logits=found + 9 * ahead * (input_ids.roll(-1, 1) != lm.network.mask_id)[..., None]
             )
 
     with pytest.raises(ValueError, match="shifted logits"):

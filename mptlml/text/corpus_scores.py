@@ -20,7 +20,7 @@ from .masked_lm import MaskedLM, check_finite
 from .pairs import choose, compare
 from .results import Line, Output, short_digest, write_results
 from .sequences import mutated
-from .text_curves import Corpus, TextCurve, spaced_sizes
+from .text_curves import TextCurve, spaced_sizes
 
 # What a line of results says by itself.
 FIELDS = frozenset(
@@ -293,7 +293,7 @@ def _score(
     seed: int,
 ) -> list[Line]:
     """What is measured of the texts of a unit."""
-    some, own = Corpus([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
+    some, own = lm.read([items[place].ids[0] for place in unit]), draws.seeded(seed, unit[0])
     if single:
         lines: list[Line] = [
             dict(windows=max(1, len(ids) - lm.max_tokens + 1)) for ids in some.rows
@@ -365,10 +365,7 @@ def _compare(
     seed: int,
 ) -> list[Line]:
     """What is measured of the pairs of a unit."""
-    some, own = (
-        Corpus([ids for place in unit for ids in items[place].ids]),
-        draws.seeded(seed, unit[0]),
-    )
+    some, own = [tuple(items[place].ids) for place in unit], draws.seeded(seed, unit[0])
     return [
         {key: value if math.isfinite(value) else None for key, value in pair._asdict().items()}
         for pair in compare(
@@ -389,9 +386,7 @@ def _choose(
 ) -> list[Line]:
     """What is measured of the questions of a unit."""
     questions = [items[place].ids for place in unit]
-    each = check_finite(
-        lm.pseudo_log_likelihood(Corpus([ids for ids_of in questions for ids in ids_of]))
-    )
+    each = check_finite(lm.pseudo_log_likelihood([ids for ids_of in questions for ids in ids_of]))
     lines: list[Line] = [
         dict(pseudo_log_likelihoods=scores.tolist(), likeliest_singly=int(scores.argmax()) + 1)
         for scores in each.split([*map(len, questions)])
@@ -426,7 +421,7 @@ def _variants(
         gain = marginals().gather(1, own[:, None]) - marginals().gather(1, wild[:, None])
         lines.append(dict(masked_marginal=float(gain[own != wild].sum())))
     if single:
-        scores = lm.pseudo_log_likelihood(Corpus([wild, *(items[place].ids[0] for place in unit)]))
+        scores = lm.pseudo_log_likelihood([wild, *(items[place].ids[0] for place in unit)])
         for line, score in zip(lines, (scores[1:] - scores[0]).tolist(), strict=True):
             line["pseudo_log_likelihood"] = score
     if areas:
@@ -450,16 +445,17 @@ def _write(
 ) -> Path:
     """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
     for place, (item, head) in enumerate(zip(items, heads, strict=True)):
-        frame = [item.lm.prefix, item.lm.suffix, lm.mask_id]
+        own = item.lm.network
+        frame = [own.prefix, own.suffix, own.mask_id]
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     ready = partial(_by_model, partial(measure, **settings), items)
     settings |= dict(
         weights=weights_digest(lm.model),
-        dtype=str(lm.dtype or lm.model.dtype),
-        device=lm.device.type,
-        around=[lm.tokenizer.decode(ids) for ids in (lm.prefix, lm.suffix)],
-        batch_tokens=lm.batch_tokens,
+        dtype=str(lm.network.dtype or lm.model.dtype),
+        device=lm.network.device.type,
+        around=[lm.tokenizer.decode(ids) for ids in (lm.network.prefix, lm.network.suffix)],
+        batch_tokens=lm.network.batch_tokens,
         version=__version__,
     )
     named = dict(model=lm.model.config.name_or_path, cut=sum(item.cut_tokens > 0 for item in items))

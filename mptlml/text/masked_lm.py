@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,8 +36,8 @@ from ..extras import needs
 from ..masks import random_masks
 from ..protocol import at_masked
 from .inputs import check_list
-from .passes import NO_TOKEN, Passes, Rows
-from .text_curves import RATES, Corpus, RateCurve, TextCurve, hidden_tokens
+from .passes import NO_TOKEN, Network, Request, Rows
+from .text_curves import RATES, Corpus, RateCurve, TextCurve, Texts, hidden_tokens
 
 CORRUPTIONS = ("mask", "80/10/10")
 PROBE_SECONDS = 3
@@ -66,7 +67,7 @@ class TokenScores(NamedTuple):
     scores: Tensor
 
 
-class MaskedLM(Passes):
+class MaskedLM:
     """A masked language model with its tokenizer, put into evaluation mode.
 
     model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the
@@ -78,7 +79,30 @@ class MaskedLM(Passes):
     between, as those of many proteins want it. mask_token: its spelling or id, where the tokenizer does not
     say it. Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head,
     no mask token or vocabulary, vocabularies that do not match.
+
+    texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or a Corpus, or
+    one text or its ids, which is a list of one; text: one of these. Raises ValueError for others, as `read`.
     """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        batch_tokens: int | None = None,
+        dtype: torch.dtype | None = None,
+        allow_unknown: bool = False,
+        spaced: bool = False,
+        mask_token: str | int | None = None,
+    ) -> None:
+        self.network = Network.checked(model, tokenizer, mask_token, batch_tokens, dtype)
+        self.model, self.tokenizer = self.network.model, tokenizer
+        self.allow_unknown, self.spaced = allow_unknown, spaced
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of a text that the model takes."""
+        return self.network.max_tokens
 
     @classmethod
     def from_pretrained(
@@ -183,12 +207,26 @@ class MaskedLM(Passes):
             )
         return torch.tensor(ids[: self.max_tokens])
 
-    def sentences(self, texts: Sequence[str]) -> Corpus:
-        """A Corpus whose rows are the texts. Raises ValueError as `encode`, or for no text at all."""
-        if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
+    def read(self, texts: Texts) -> Corpus:
+        """Texts as rows of their ids, a Corpus: all methods take them this way.
+
+        Raises ValueError: no text at all, what is none, and as `encode` and `Corpus`.
+        """
+        if isinstance(texts, Corpus):
+            return texts
+        each = [texts] if isinstance(texts, str | Tensor) else texts
+        if not isinstance(each, Sequence) or not each:
             got = f"{type(texts).__name__} {str(texts)[:40]!r}"
-            raise ValueError(f"give a list of at least one text, got {got}")
-        return Corpus([self.encode(text) for text in texts])
+            raise ValueError(f"give a text, or a list of at least one, got {got}")
+        ids = [text if torch.is_tensor(text) else self.encode(text) for text in each]
+        return Corpus(ids, None if any(map(torch.is_tensor, each)) else [*map(str, each)])
+
+    def _one(self, text: Texts) -> Corpus:
+        """The same of one text. Raises ValueError: several."""
+        corpus = self.read(text)
+        if len(corpus.rows) > 1:
+            raise ValueError(f"give one text, got {len(corpus.rows)}")
+        return corpus
 
     def blocks(
         self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None
@@ -224,9 +262,9 @@ class MaskedLM(Passes):
         tokenizer = self.tokenizer
         read = tokenizer(self.as_read(text), add_special_tokens=False, verbose=False)
         ids, unknown = read.input_ids, tokenizer.unk_token_id
-        if (set(tokenizer.all_special_ids) - {unknown} | {self.mask_id}).intersection(ids):
+        if (set(tokenizer.all_special_ids) - {unknown} | {self.network.mask_id}).intersection(ids):
             raise ValueError(
-                f"special tokens such as {tokenizer.decode(self.mask_id)} belong to no text, "
+                f"special tokens such as {tokenizer.decode(self.network.mask_id)} belong to no text, "
                 f"found in {text[:40]!r}"
             )
         if unknown in ids and not self.allow_unknown:
@@ -260,24 +298,28 @@ class MaskedLM(Passes):
                 "that the model takes: give at least one, and leave room for a text"
             )
         there = copy.copy(self)
-        there.prefix, there.suffix = [*self.prefix, *before_ids], [*after_ids, *self.suffix]
-        there.max_tokens, there._padded = room, {}
+        there.network = dataclasses.replace(
+            self.network,
+            prefix=[*self.network.prefix, *before_ids],
+            suffix=[*after_ids, *self.network.suffix],
+            max_tokens=room,
+        )
         return there
 
     def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens, as `score` takes it: a ConditionalModel."""
-        return AtLength(self, num_tokens)
+        return AtLength(self.network, num_tokens)
 
     def curve(
-        self, text: str, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
+        self, text: Texts, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
     ) -> TextCurve:
         """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
-        return self.curves([text], sizes, num_masks=num_masks, generator=generator)[0]
+        return self.curves(self._one(text), sizes, num_masks=num_masks, generator=generator)[0]
 
     @torch.no_grad()
     def curves(
         self,
-        texts: Sequence[str] | Corpus,
+        texts: Texts,
         sizes: Sizes | Callable[[int], Sizes] | None = None,
         *,
         num_masks: int = 1,
@@ -288,19 +330,18 @@ class MaskedLM(Passes):
         sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16).
         Masks follow from the generator, a text's length and its place in the list; other texts change nothing.
         """
-        corpus, seed = self._corpus(texts), draws.seed(generator)
+        corpus, seed = self.read(texts), draws.seed(generator)
         lengths = corpus.lengths
         check_count(num_masks, "num_masks")
         every = {length: _sizes_of(sizes, length) for length in set(lengths)}
         # the size of each mask
         each = [every[length].repeat_interleave(num_masks) for length in lengths]
-        answers = self.answers(
-            lengths,
-            list(map(len, each)),
-            lambda i: self._masked(corpus.rows[i], each[i], draws.seeded(seed, lengths[i], i)),
-        )
+        asked = [
+            self._request(ids, sizes, draws.seeded(seed, len(ids), i))
+            for i, (ids, sizes) in enumerate(zip(corpus.rows, each, strict=True))
+        ]
         found: list[Any] = [None] * len(lengths)
-        for i, answer in answers:
+        for i, answer in self.network.log_probs(asked):
             scores = mean_by_mask(answer, each[i]).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
             found[i] = TextCurve(
@@ -314,23 +355,23 @@ class MaskedLM(Passes):
             )
         return found
 
-    def exact_curve(self, text: str | Tensor) -> ScoreCurve:
-        """The curve of one text, or of its ids as `encode` made them, over all of its masks: no noise."""
-        ids = self._row(text)
+    def exact_curve(self, text: Texts) -> ScoreCurve:
+        """The curve of one text over all of its masks: no noise."""
+        [ids] = self._one(text).rows
         return score.exact_curve(self.at_length(len(ids)), ids[None])
 
     @torch.no_grad()
     def areas(
-        self, texts: Sequence[str] | Corpus, num_passes: int, *, error: float, generator: Generator
+        self, texts: Texts, num_passes: int, *, error: float, generator: Generator
     ) -> RowEstimates:
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
         At most `num_passes` rows are asked about a text. Texts may differ in length; all sizes count, and
         each row goes where the noise is, as `estimate_area` says. A text of few tokens is asked under all of
         its masks, as is one whose error is not reached while these fit into the passes. Raises ValueError as
-        it and `sentences`.
+        it and `read`.
         """
-        corpus = self._corpus(texts)
+        corpus = self.read(texts)
         lengths = corpus.lengths
 
         def ask(texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -341,12 +382,11 @@ class MaskedLM(Passes):
                 random_masks(lengths[i], size, generator=generator)
                 for i, size in zip(own, asked, strict=True)
             ]
-            each = self.answers(
-                [lengths[i] for i in own],
-                list(map(len, asked)),
-                lambda k: self._hide(corpus.rows[own[k]], ~masks[k]),
-            )
-            for k, answer in each:
+            requests = [
+                self.network.hiding(corpus.rows[i], ~mask)
+                for i, mask in zip(own, masks, strict=True)
+            ]
+            for k, answer in self.network.log_probs(requests):
                 scores = check_finite(mean_by_mask(answer, asked[k]))
                 found[texts == own[k]] = scores.reshape(-1, sizes.shape[1]).numpy()
             return found
@@ -367,78 +407,71 @@ class MaskedLM(Passes):
         return RowEstimates(*map(torch.from_numpy, found))
 
     @torch.no_grad()
-    def pseudo_log_likelihood(
-        self, texts: Sequence[str] | Corpus, hide_later: str = "none"
-    ) -> Tensor:
+    def pseudo_log_likelihood(self, texts: Texts, hide_later: str = "none") -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides
         with each token the later ones of its own word (Kauf and Ivanova 2023); "all" hides all later ones,
-        which is the chain rule from left to right. Raises ValueError as `sentences`; for "word", a Corpus or
-        a tokenizer that does not tell words.
+        which is the chain rule from left to right. Raises ValueError as `read`; for "word", ids in place of
+        texts, or a tokenizer that does not tell words.
         """
         return torch.stack([scores.sum() for scores in self.single_scores(texts, hide_later)])
 
     @torch.no_grad()
-    def single_scores(
-        self, texts: Sequence[str] | Corpus, hide_later: str = "none"
-    ) -> list[Tensor]:
+    def single_scores(self, texts: Texts, hide_later: str = "none") -> list[Tensor]:
         """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text.
 
         A row of a Corpus that is too long for the model is read through a window around each token.
         """
         check_choice(hide_later, LATER, "hide_later")
-        corpus = self._corpus(texts)
+        corpus = self.read(texts)
         words = [torch.arange(length) * (hide_later != "all") for length in corpus.lengths]
         if hide_later == "word":
-            words = self._words(texts)
-
-        def singly(i: int) -> Rows:
-            if len(words[i]) > self.max_tokens:
-                return self._windows(corpus.rows[i])
-            rows = self._hide(corpus.rows[i], (words[i] == words[i][:, None]).triu())
-            return dataclasses.replace(rows, asked=torch.eye(len(words[i])).bool())
+            words = self._words(corpus)
 
         if hide_later != "none" and max(corpus.lengths) > self.max_tokens:
             raise ValueError("a text that is too long has windows with hide_later='none' alone")
-        widths = [min(length, self.max_tokens) for length in corpus.lengths]
-        found = dict(self.answers(widths, corpus.lengths, singly))
+        asked = [
+            Request(min(len(ids), self.max_tokens), len(ids), partial(self._singly, ids, word))
+            for ids, word in zip(corpus.rows, words, strict=True)
+        ]
+        found = dict(self.network.log_probs(asked))
         return [found[i] for i in range(len(words))]
 
     @torch.no_grad()
-    def masked_marginals(self, text: str | Tensor) -> Tensor:
+    def masked_marginals(self, text: Texts) -> Tensor:
         """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v there.
 
         One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j ->
-        v (Meier et al. 2021). text: also its ids, which windows read where they are too many. Raises
-        ValueError as `encode`.
+        v (Meier et al. 2021). Ids that are too many for the model are read through windows.
         """
-        rows = self._windows(self._row(text))
-        count, width = rows.ids.shape
-        [(_, answer)] = self.answers([width], [count], lambda _: rows, vocabulary=True)
-        return answer
+        [ids] = self._one(text).rows
+        request = Request.of(self._windows(ids))
+        [(_, found)] = self.network.log_probs([request], vocabulary=True)
+        return found
 
-    def token_scores(self, text: str, hide_later: str = "none") -> TokenScores:
+    def token_scores(self, text: Texts, hide_later: str = "none") -> TokenScores:
         """log p(x_j | all others) of each token, with its spelling: TokenScores. Their sum is the
-        pseudo-log-likelihood, whose `hide_later` this takes too. Raises ValueError as `encode`."""
-        spelt = self.tokenizer.convert_ids_to_tokens(self.encode(text).tolist())
-        return TokenScores(spelt, self.single_scores([text], hide_later)[0])
+        pseudo-log-likelihood, whose `hide_later` this takes too."""
+        corpus = self._one(text)
+        spelt = self.tokenizer.convert_ids_to_tokens(corpus.rows[0].tolist())
+        return TokenScores(spelt, self.single_scores(corpus, hide_later)[0])
 
     @torch.no_grad()
-    def chain_rule(self, text: str | Tensor, orders: Tensor) -> Tensor:
+    def chain_rule(self, text: Texts, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t]: `score.chain_rule`.
 
         The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0.
-        text: also as the ids that `encode` made. Raises ValueError: orders that are no permutations.
+        Raises ValueError: orders that are no permutations.
         """
-        ids = self._row(text)
+        [ids] = self._one(text).rows
         found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
         return found[:, 0].double()
 
     @torch.no_grad()
     def rate_curve(
         self,
-        texts: Sequence[str] | Corpus,
+        texts: Texts,
         rates: Sequence[float] = RATES,
         *,
         num_masks: int = 1,
@@ -458,61 +491,57 @@ class MaskedLM(Passes):
             raise ValueError(f"rates must increase, got {rates}")
         check_count(num_masks, "num_masks")
         check_choice(corruption, CORRUPTIONS, "corruption")
-        corpus, seed = self._corpus(texts), draws.seed(generator)
+        corpus, seed = self.read(texts), draws.seed(generator)
         lengths = corpus.lengths
         # [N, S]
         sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))
-        answers = self.answers(
-            lengths,
-            [num_masks * len(rates)] * len(lengths),
-            lambda i: self._masked(
-                corpus.rows[i],
-                sizes[i].repeat_interleave(num_masks),
-                draws.seeded(seed, i),
-                corruption,
-            ),
-        )
+        asked = [
+            self._request(
+                ids, sizes[i].repeat_interleave(num_masks), draws.seeded(seed, i), corruption
+            )
+            for i, ids in enumerate(corpus.rows)
+        ]
         scores = np.empty((len(rates), len(lengths)))
-        for i, answer in answers:
+        for i, answer in self.network.log_probs(asked):
             scores[:, i] = [
                 float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())
             ]
         return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
 
-    def _words(self, texts: Sequence[str] | Corpus) -> list[Tensor]:
+    def _words(self, corpus: Corpus) -> list[Tensor]:
         """Which word of its text each token is part of, long [D_i]. Raises ValueError as `single_scores`."""
-        if isinstance(texts, Corpus) or not self.tokenizer.is_fast:
+        if corpus.texts is None or not self.tokenizer.is_fast:
             raise ValueError(
                 'hide_later="word" needs texts, and a tokenizer that tells words (is_fast)'
             )
-        shown = [*map(self.as_read, texts)]
+        shown = [*map(self.as_read, corpus.texts)]
         read = self.tokenizer(shown, add_special_tokens=False, verbose=False)
-        return [torch.tensor(read.word_ids(i)) for i in range(len(texts))]
+        return [torch.tensor(read.word_ids(i)) for i in range(len(shown))]
 
-    def _corpus(self, texts: Sequence[str] | Corpus) -> Corpus:
-        return texts if isinstance(texts, Corpus) else self.sentences(texts)
-
-    def _row(self, text: str | Tensor) -> Tensor:
-        """The ids [D] of one text, or those given. Raises ValueError as `encode`, or for what are no ids."""
-        if not torch.is_tensor(text):
-            return self.encode(text)
-        if text.ndim != 1 or text.dtype != torch.int64:
-            raise ValueError(
-                f"give one text, or its ids [D] of int64, got {text.dtype} of shape {tuple(text.shape)}"
-            )
-        return text
-
-    def _masked(
+    def _request(
         self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask"
-    ) -> Rows:
+    ) -> Request:
         """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""
-        hidden = ~random_masks(len(ids), sizes, generator=generator)
-        instead: int | Tensor = self.mask_id
-        if corruption == "80/10/10":
-            instead = draws.bert_rule(
-                ids.expand_as(hidden), self.mask_id, self.vocab_size, generator
+
+        def rows() -> Rows:
+            hidden = ~random_masks(len(ids), sizes, generator=generator)
+            if corruption == "mask":
+                return Rows.hiding(ids, hidden, self.network.mask_id)
+            known = self.network.mask_id, self.network.vocab_size
+            return Rows.hiding(
+                ids, hidden, draws.bert_rule(ids.expand_as(hidden), *known, generator)
             )
-        return Rows.hiding(ids, hidden, instead)
+
+        return Request(len(ids), len(sizes), rows)
+
+    def _singly(self, ids: Tensor, word: Tensor) -> Rows:
+        """Each token of the text ids [D], with the later ones of its word [D] hidden beside it."""
+        if len(ids) > self.max_tokens:
+            return self._windows(ids)
+        hidden = (word == word[:, None]).triu()
+        return dataclasses.replace(
+            Rows.hiding(ids, hidden, self.network.mask_id), asked=torch.eye(len(ids)).bool()
+        )
 
     def _windows(self, ids: Tensor) -> Rows:
         """The text ids [D] with one token hidden each, as much around it as the model takes: D rows."""
@@ -520,11 +549,7 @@ class MaskedLM(Passes):
         first = (torch.arange(length) - width // 2).clamp(0, length - width)
         hidden = torch.arange(width) == (torch.arange(length) - first)[:, None]
         rows = ids[first[:, None] + torch.arange(width)]
-        return Rows(rows, torch.where(hidden, self.mask_id, rows), hidden)
-
-    def _hide(self, ids: Tensor, hidden: Tensor) -> Rows:
-        """The text ids [D] with the mask token where `hidden` [n, D], and asked about there."""
-        return Rows.hiding(ids, hidden, self.mask_id)
+        return Rows(rows, torch.where(hidden, self.network.mask_id, rows), hidden)
 
 
 def _sizes_of(sizes: Sizes | Callable[[int], Sizes] | None, length: int) -> Tensor:
@@ -547,17 +572,17 @@ def check_finite(scores: Tensor) -> Tensor:
 
 
 class AtLength:
-    """A MaskedLM for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
+    """A Network for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
 
     A shorter row ends in the tokenizer's padding token, observed. ValueError: more than the model takes.
     """
 
-    def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
-        if check_count(num_tokens, "num_tokens") > lm.max_tokens:
+    def __init__(self, network: Network, num_tokens: int) -> None:
+        if check_count(num_tokens, "num_tokens") > network.max_tokens:
             raise ValueError(
-                f"rows of {num_tokens} tokens are longer than the model's {lm.max_tokens}"
+                f"rows of {num_tokens} tokens are longer than the model's {network.max_tokens}"
             )
-        self.lm, self.num_tokens, self.vocab_size = lm, num_tokens, lm.vocab_size
+        self.network, self.num_tokens, self.vocab_size = network, num_tokens, network.vocab_size
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN.
@@ -581,20 +606,21 @@ class AtLength:
         """Log-probabilities where `asked`, [places] or [places, V]; float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
-        tokenizer = self.lm.tokenizer
         ids, seen, wanted = (
             part.reshape(-1, self.num_tokens)
             for part in torch.broadcast_tensors(
                 torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()
             )
         )
-        tokens = (ids != tokenizer.pad_token_id) | ~seen
+        tokens = (ids != self.network.tokenizer.pad_token_id) | ~seen
         # none from here on
         ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)
-        rows = Rows(ids, torch.where(seen, ids, self.lm.mask_id), wanted)
-        each = self.lm.answers([self.num_tokens], [len(ids)], lambda _: rows, vocabulary=vocabulary)
+        rows = Rows(ids, torch.where(seen, ids, self.network.mask_id), wanted)
+        each = self.network.log_probs([Request.of(rows)], vocabulary=vocabulary)
         found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
-        precision = x.dtype if x.is_floating_point() else next(self.lm.model.parameters()).dtype
+        precision = (
+            x.dtype if x.is_floating_point() else next(self.network.model.parameters()).dtype
+        )
         return found.to(x.device, torch.promote_types(precision, torch.float32))
 
 

@@ -10,7 +10,7 @@ drawn evenly in log t, and weighted accordingly.
 
 import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +20,7 @@ from torch import Generator, Tensor
 from .. import draws
 from ..checks import check_count
 from .masked_lm import EXACT, MaskedLM, check_finite, mean_by_mask
-from .passes import Rows
-from .text_curves import Corpus
+from .passes import Request, Rows
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
 # The prior standard deviation of mean / deviation of rounds is small, so that few rounds decide nothing.
@@ -73,7 +72,7 @@ class Mutants(NamedTuple):
 
 def compare(
     lm: MaskedLM,
-    pairs: Sequence[tuple[str, str]] | Corpus,
+    pairs: Iterable[Sequence[str | Tensor]],
     *,
     num_passes: int = 10_000,
     level: float = 0.95,
@@ -88,23 +87,17 @@ def compare(
     arXiv:2310.03722); the noise of masks is skewed, and what that does to the level is tested. It holds for
     each pair, not for all at once. Where all masks are few, or fit into what a pair that is not sure has
     left, they are asked instead. others: measure the two other scores, else NaN. What is drawn for a pair
-    follows from the generator and its place in the list. pairs: also a Corpus, whose rows are the two texts
-    of each pair in turn. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen
-    rounds, a level outside (0, 1).
+    follows from the generator and its place in the list. pairs: two texts each, or
+    their ids. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen rounds, a level
+    outside (0, 1).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
-    if not isinstance(pairs, Corpus):
-        pairs = list(pairs)
-        if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
-            raise ValueError("give a list of pairs, two texts each")
+    pairs = list(pairs)
+    if any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
+        raise ValueError("give a list of pairs, two texts each")
     most = check_count(num_passes, "num_passes", at_least=LEAST_PASSES) // (2 * STRATA)
-    corpus = (
-        pairs
-        if isinstance(pairs, Corpus)
-        else lm.sentences([text for pair in pairs for text in pair])
-    )
-    ids, seed = corpus.rows, draws.seed(generator)
+    ids, seed = lm.read([text for pair in pairs for text in pair]).rows, draws.seed(generator)
     each = [*zip(ids[::2], ids[1::2], strict=True)]
     keys = [shared_keys(one.tolist(), other.tolist()) for one, other in each]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
@@ -138,7 +131,7 @@ def compare(
 
 def choose(
     lm: MaskedLM,
-    questions: Sequence[Sequence[str]] | Sequence[Sequence[Tensor]],
+    questions: Sequence[Sequence[str | Tensor]],
     *,
     num_passes: int = 10_000,
     level: float = 0.95,
@@ -153,15 +146,15 @@ def choose(
     """
     if any(isinstance(answers, str) or len(answers) < 2 for answers in questions):
         raise ValueError("give a list of questions, at least two answers each")
-    ids = [[lm._row(answer) for answer in answers] for answers in questions]
+    ids = [lm.read(answers).rows for answers in questions]
     found = [Choice(0, True, 0) for _ in ids]
     for k in range(1, max(map(len, ids), default=0)):
         going = [q for q, answers in enumerate(ids) if k < len(answers)]
-        corpus = Corpus([ids[q][place] for q in going for place in (found[q].answer, k)])
+        asked = [(ids[q][found[q].answer], ids[q][k]) for q in going]
         most = max(len(ids[q]) for q in going) - 1
         pairs = compare(
             lm,
-            corpus,
+            asked,
             num_passes=num_passes,
             level=1 - (1 - level) / most,
             others=False,
@@ -183,9 +176,9 @@ def _other_scores(
     same = [torch.equal(*pair) for pair in pairs]
     found = [(0.0, 0.0, 0) if equal else (math.nan, math.nan, 0) for equal in same]
     if asked:
-        corpus = Corpus([text for k in asked for text in pairs[k]])
+        texts = [text for k in asked for text in pairs[k]]
         scores = [
-            -lm.pseudo_log_likelihood(corpus, later).view(-1, 2).diff()[:, 0]
+            -lm.pseudo_log_likelihood(texts, later).view(-1, 2).diff()[:, 0]
             for later in ("none", "all")
         ]
         for k, single, left in zip(asked, *map(Tensor.tolist, scores), strict=True):
@@ -228,22 +221,17 @@ def single_mutants(
     length, others = len(ids), columns != ids[:, None]  # [D, V]
     share, weight = shares(2, num_passes // 2, length, generator)
     hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
-    [(_, answer)] = lm.answers(
-        [length], [num_passes], lambda _: lm._hide(ids, hidden), vocabulary=True
-    )
+    [(_, answer)] = lm.network.log_probs([lm.network.hiding(ids, hidden)], vocabulary=True)
     true = answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
     value = answer.new_zeros(*hidden.shape, len(words))  # [masks, D, V]
     value[hidden] = answer[:, columns] - true
     value *= (length / hidden.sum(1).double())[:, None, None]
     wild = _scores(true[:, 0], hidden)
-    counts = ((~hidden).sum(0) * others.sum(1)).tolist()
-    each = lm.answers(
-        [length] * length, counts, lambda j: _mutated(lm, ids, hidden, j, columns[others[j]])
-    )
-    for j, scores in each:
+    asked = [_mutated(lm, ids, hidden, j, columns[others[j]]) for j in range(length)]
+    for j, scores in lm.network.log_probs(asked):
         seen = (~hidden[:, j]).nonzero()[:, 0]
-        asked = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
-        by_mask = _scores(scores, asked).view(len(seen), -1)
+        masks = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
+        by_mask = _scores(scores, masks).view(len(seen), -1)
         value[seen[:, None], j, others[j].nonzero()[:, 0]] = by_mask - wild[seen, None]
     value *= weight.view(-1, 1, 1)
     pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
@@ -264,12 +252,17 @@ def _single_tokens(lm: MaskedLM, words: Sequence[str]) -> Tensor:
     return torch.cat(ids)
 
 
-def _mutated(lm: MaskedLM, ids: Tensor, hidden: Tensor, place: int, others: Tensor) -> Rows:
+def _mutated(lm: MaskedLM, ids: Tensor, hidden: Tensor, place: int, others: Tensor) -> Request:
     """The text with each of `others` at a place, under the masks that show it, mask by mask."""
     seen = hidden[~hidden[:, place]]
-    there = ids.repeat(len(seen), len(others), 1)
-    there[..., place] = others
-    return lm._hide(there.flatten(0, 1), seen[:, None].expand_as(there).flatten(0, 1))
+
+    def rows() -> Rows:
+        there = ids.repeat(len(seen), len(others), 1)
+        there[..., place] = others
+        masks = seen[:, None].expand_as(there)
+        return Rows.hiding(there.flatten(0, 1), masks.flatten(0, 1), lm.network.mask_id)
+
+    return Request(len(ids), len(seen) * len(others), rows)
 
 
 def shares(
@@ -324,11 +317,7 @@ def half_width(count: int, error: float, level: float) -> float:
 def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> dict[int, np.ndarray]:
     """D times the score of texts under masks [n, D] of theirs, nats per text [n]: their area on average."""
     texts = [*hidden]
-    each = lm.answers(
-        [len(ids[i]) for i in texts],
-        [len(hidden[i]) for i in texts],
-        lambda k: lm._hide(ids[texts[k]], hidden[texts[k]]),
-    )
+    each = lm.network.log_probs([lm.network.hiding(ids[i], hidden[i]) for i in texts])
     return {texts[k]: _scores(answer, hidden[texts[k]]).numpy() for k, answer in each}
 
 

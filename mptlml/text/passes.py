@@ -11,6 +11,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from threading import Lock, get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -66,113 +67,174 @@ class Rows:
         return Rows(self.ids[start:stop], self.shown[start:stop], self.asked[start:stop])
 
 
-class Passes:
-    """A network and its tokenizer, checked against each other, and how it is asked: use `MaskedLM`."""
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What is asked about a text of `length` tokens: `count` rows, which `rows()` makes when their turn comes."""
 
-    def __init__(
-        self,
-        model: Any,
+    length: int
+    count: int
+    rows: Callable[[], Rows]
+
+    @classmethod
+    def of(cls, rows: Rows) -> "Request":
+        """Rows that are made already."""
+        return cls(rows.ids.shape[1], len(rows.ids), lambda: rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network and how it is asked; `dataclasses.replace` makes one that is asked otherwise.
+
+    passes: what takes the token ids of a pass, in evaluation mode: a model of transformers, or one in
+    DistributedDataParallel. prefix, suffix: ids around every text; max_tokens: the most between them;
+    batch_tokens: the most tokens in a pass of several rows; dtype: that of autocast, if any. What it has
+    found out of the network by asking belongs to it alone: a copy asks again.
+    """
+
+    passes: Any
+    tokenizer: Any
+    mask_id: int
+    prefix: Sequence[int]
+    suffix: Sequence[int]
+    max_tokens: int
+    batch_tokens: int
+    dtype: torch.dtype | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        passes: Any,
         tokenizer: Any,
-        *,
-        batch_tokens: int | None = None,
-        dtype: torch.dtype | None = None,
-        allow_unknown: bool = False,
-        spaced: bool = False,
-        mask_token: str | int | None = None,
-    ) -> None:
-        if isinstance(model, torch.nn.DataParallel):
+        mask_token: str | int | None,
+        batch_tokens: int | None,
+        dtype: torch.dtype | None,
+    ) -> "Network":
+        """One whose network and tokenizer were tried on each other. Raises ValueError as `MaskedLM` says."""
+        if isinstance(passes, torch.nn.DataParallel):
             raise ValueError(
                 "DataParallel splits a batch from its masks: "
                 "use DistributedDataParallel or model.module"
             )
-        self.passes = model.eval()
-        self.model = model = getattr(model, "module", model)
-        self._kind = type(model).__name__
-        self.tokenizer, self.allow_unknown, self.spaced = tokenizer, allow_unknown, spaced
-        self.device = next(model.parameters()).device
-        default = BATCH_TOKENS["cuda" if self.device.type == "cuda" else "cpu"]
-        self.batch_tokens = check_count(
-            default if batch_tokens is None else batch_tokens, "batch_tokens"
+        model = getattr(passes.eval(), "module", passes)
+        _check_inputs(model)
+        usual = BATCH_TOKENS["cuda" if _device(model).type == "cuda" else "cpu"]
+        prefix, suffix = _frame(tokenizer)
+        net = cls(
+            passes,
+            tokenizer,
+            _mask_id(tokenizer, mask_token, _vocab_size(model)),
+            prefix,
+            suffix,
+            _longest(model, tokenizer) - len(prefix) - len(suffix),
+            check_count(usual if batch_tokens is None else batch_tokens, "batch_tokens"),
+            dtype,
         )
-        self._head = _of_model(model, "get_output_embeddings")
-        self._takes_mask = _takes_mask(model)
-        usual = getattr(model.config, "vocab_size", 0)
-        self.vocab_size = getattr(_of_model(model, "get_input_embeddings"), "num_embeddings", usual)
-        self.mask_id = _mask_id(tokenizer, mask_token, self.vocab_size)
-        special = {*tokenizer.all_special_ids, self.mask_id}
-        self.words = sorted(set(tokenizer.get_vocab().values()) - special)
-        _check_vocabularies(self)
-        self.prefix, self.suffix = _frame(tokenizer)  # special tokens around a text
-        self.max_tokens = _longest(model, tokenizer) - len(self.prefix) - len(self.suffix)
-        if getattr(model.config, "token_dropout", False):
+        _check_vocabularies(net)
+        if getattr(net.model.config, "token_dropout", False):
             warnings.warn(
-                f"{self._kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
+                f"{net.kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
                 "(token_dropout): where most are masked, its scores measure this rule too",
-                stacklevel=3,
+                stacklevel=4,
             )
-        self.dtype = dtype
-        self._padded: dict[int, bool] = {}  # what `_may_pad` has found out, by length
         try:
-            _check_head(self)
-            _check_bidirectional(self)
-            _check_places(self)
-            self._may_pad(1)
+            _check_head(net)
+            _check_bidirectional(net)
+            _check_places(net)
+            net.may_pad(1)
         except torch.OutOfMemoryError:
             raise
         except (RuntimeError, IndexError) as error:
             raise ValueError(
-                f"{self._kind} fails when it is asked about a short text: {error}"
+                f"{net.kind} fails when it is asked about a short text: {error}"
             ) from error
+        return net
 
-    def answers(
-        self,
-        lengths: Sequence[int],
-        counts: Sequence[int],
-        rows: Callable[[int], Rows],
-        *,
-        vocabulary: bool = False,
+    @property
+    def model(self) -> Any:
+        """The network itself."""
+        return getattr(self.passes, "module", self.passes)
+
+    @property
+    def kind(self) -> str:
+        """What messages call it."""
+        return type(self.model).__name__
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return _device(self.model)
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """Rows of its table of word embeddings."""
+        return _vocab_size(self.model)
+
+    @cached_property
+    def words(self) -> list[int]:
+        """All ids but those of special tokens, in order."""
+        special = {*self.tokenizer.all_special_ids, self.mask_id}
+        return sorted(set(self.tokenizer.get_vocab().values()) - special)
+
+    @cached_property
+    def _takes_mask(self) -> bool:
+        return any(
+            each.name == "attention_mask" or each.kind is each.VAR_KEYWORD
+            for each in inspect.signature(self.model.forward).parameters.values()
+        )
+
+    @cached_property
+    def _pads(self) -> dict[int, bool]:
+        """What `may_pad` has found out, by length."""
+        return {}
+
+    def hiding(self, ids: Tensor, hidden: Tensor) -> Request:
+        """What the mask token hides of the text ids [D], or of each row [n, D], where `hidden` [n, D]."""
+        count, length = hidden.shape
+        return Request(length, count, partial(Rows.hiding, ids, hidden, self.mask_id))
+
+    def log_probs(
+        self, requests: Sequence[Request], *, vocabulary: bool = False
     ) -> Iterator[tuple[int, Tensor]]:
-        """Yields (i, log-probabilities where the rows of text i are asked), shortest first; float64, nats.
+        """Yields (i, log-probabilities where the rows of request i are asked), shortest first; float64, nats.
 
-        lengths: tokens of each text; counts: rows of each; rows(i) makes those of text i. The answer has one
-        entry for each place asked, row by row: that of the true token [places], or with `vocabulary` of every
-        word [places, V]. A pass takes rows of several texts where they fit.
+        They have one entry for each place asked, row by row: that of the true token [places], or with
+        `vocabulary` of every word [places, V]. A pass takes rows of several texts where they fit.
         """
         parts: defaultdict[int, list[Tensor]] = defaultdict(list)
-        with tqdm(total=sum(counts), desc="passes", disable=None, delay=3, leave=False) as bar:
-            for batch in self._batches(lengths, counts):
+        total = sum(each.count for each in requests)
+        with tqdm(total=total, desc="passes", disable=None, delay=3, leave=False) as bar:
+            for batch in self._batches(requests):
                 asked = []
                 for i, start, stop in batch:
                     if start == 0:
-                        of_text = rows(i)
+                        of_text = requests[i].rows()
                     asked.append(of_text.part(start, stop))
                 answer = check_known(self._forward(asked, vocabulary)).double().cpu()
                 places = [int(part.asked.sum()) for part in asked]
                 for (i, start, stop), values in zip(batch, answer.split(places), strict=True):
                     parts[i].append(values)
                     bar.update(stop - start)
-                    if stop == counts[i]:
+                    if stop == requests[i].count:
                         yield i, torch.cat(parts.pop(i))
 
-    def _batches(
-        self, lengths: Sequence[int], counts: Sequence[int]
-    ) -> Iterator[list[tuple[int, int, int]]]:
-        """What makes up a pass, at most `batch_tokens`: (i, start, stop), rows start to stop - 1 of text i.
+    def _batches(self, requests: Sequence[Request]) -> Iterator[list[tuple[int, int, int]]]:
+        """What makes up a pass, at most `batch_tokens`: (i, start, stop), rows start to stop - 1 of request i.
 
         Rows of several lengths share a pass only where the network does not see padding.
         """
-        may_pad = self._may_pad(max(lengths, default=1))
+        lengths = [each.length for each in requests]
+        may_pad = self.may_pad(max(lengths, default=1))
         batch: list[tuple[int, int, int]] = []
         held = 0
         # the longest sets the width
-        for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        for i in sorted(range(len(lengths)), key=lengths.__getitem__):
             most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
-            start = 0
-            while start < counts[i]:
+            start, count = 0, requests[i].count
+            while start < count:
                 if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):
                     yield batch
                     batch, held = [], 0
-                stop = min(counts[i], start + most - held)
+                stop = min(count, start + most - held)
                 batch.append((i, start, stop))
                 held, start = held + stop - start, stop
         if batch:
@@ -187,9 +249,9 @@ class Passes:
             for part in (self.prefix, self.suffix)
         )
         end = frame[0] + (rows.ids != NO_TOKEN).sum(1, keepdim=True)  # of the text, [count, 1]
-        if not self._may_pad(width) and (end < frame[0] + width).any():
+        if not self.may_pad(width) and (end < frame[0] + width).any():
             raise ValueError(
-                f"{self._kind} sees padding, for it ignores the attention mask: "
+                f"{self.kind} sees padding, for it ignores the attention mask: "
                 "ask it about rows of one length at a time"
             )
         framed = torch.cat([before, rows.shown, after], 1)
@@ -206,7 +268,7 @@ class Passes:
             [block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks]
         )
 
-    def _may_pad(self, longest: int) -> bool:
+    def may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
 
         The network itself is asked, once about short texts and once for each doubling of `longest`, as some
@@ -215,7 +277,7 @@ class Passes:
         if self.model.training:  # dropout draws too: then what was found of short texts holds
             longest = 1
         level = min(self.max_tokens, max(SHORT, 1 << (longest - 1).bit_length()))
-        if level not in self._padded:
+        if level not in self._pads:
             lengths = [(1, 2), (1, 9), (12, 52), (91, SHORT)]
             if level > SHORT:
                 lengths = [(3 * level // 4 - 5, level)]
@@ -223,8 +285,8 @@ class Passes:
                 _same_before_padding(self, min(one, level), min(other, level))
                 for one, other in lengths
             ]
-            self._padded[level] = all(same) and (level <= SHORT or self._may_pad(SHORT))
-        return self._padded[level]
+            self._pads[level] = all(same) and (level <= SHORT or self.may_pad(SHORT))
+        return self._pads[level]
 
     def _logits(
         self, given: Tensor, seen: Tensor, where: Tensor, dtype: torch.dtype | None = None
@@ -233,7 +295,8 @@ class Passes:
 
         given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, if any.
         """
-        where, own, head = where.to(self.device), get_ident(), self._head
+        where, own = where.to(self.device), get_ident()
+        head = _of_model(self.model, "get_output_embeddings")
         mask = {"attention_mask": seen.to(self.device)} if self._takes_mask else {}
         gradients = torch.is_grad_enabled() and self.model.training
         with (
@@ -254,9 +317,9 @@ class Passes:
                     hook.remove()
         logits = getattr(answer, "logits", answer)
         if not torch.is_tensor(logits):
-            raise ValueError(f"{self._kind} has no vocabulary head: {ADVICE}")
+            raise ValueError(f"{self.kind} has no vocabulary head: {ADVICE}")
         if logits.ndim == 3 and logits.shape[:2] != where.shape:
-            raise ValueError(f"{self._kind} answers with shape {tuple(logits.shape)}: {ADVICE}")
+            raise ValueError(f"{self.kind} answers with shape {tuple(logits.shape)}: {ADVICE}")
         if logits.ndim == 3:  # of a head that does not use its output layer as such
             logits = logits[where]
         return logits if logits.dtype == torch.float64 else logits.float()
@@ -270,8 +333,17 @@ def _of_model(model: Any, name: str) -> Any:
         return None
 
 
-def _takes_mask(model: Any) -> bool:
-    """Whether the model takes an attention mask. Raises ValueError: it wants more than that and the tokens."""
+def _device(model: Any) -> torch.device:
+    return next(model.parameters()).device
+
+
+def _vocab_size(model: Any) -> int:
+    usual = getattr(model.config, "vocab_size", 0)
+    return getattr(_of_model(model, "get_input_embeddings"), "num_embeddings", usual)
+
+
+def _check_inputs(model: Any) -> None:
+    """ValueError for a model that wants more than tokens and their attention mask."""
     first, *others = inspect.signature(model.forward).parameters.values()
     given = (first.VAR_POSITIONAL, first.VAR_KEYWORD)
     wanted = [each.name for each in others if each.default is each.empty and each.kind not in given]
@@ -280,9 +352,6 @@ def _takes_mask(model: Any) -> bool:
             f"{type(model).__name__} wants {' and '.join(lacking)} beside the tokens: "
             "give a subclass whose forward fills that in"
         )
-    return any(
-        each.name == "attention_mask" or each.kind is each.VAR_KEYWORD for each in (first, *others)
-    )
 
 
 def _mask_id(tokenizer: Any, mask_token: str | int | None, size: int) -> int:
@@ -325,11 +394,11 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     return framed[:start], framed[start + len(own) :]
 
 
-def _check_vocabularies(net: Passes) -> None:
+def _check_vocabularies(net: Network) -> None:
     """ValueError for a tokenizer and a model that were not made for each other, as far as one can see."""
     tokenizer, size = net.tokenizer, net.vocab_size
     if not size:
-        raise ValueError(f"{net._kind} has no table of word embeddings: {ADVICE}")
+        raise ValueError(f"{net.kind} has no table of word embeddings: {ADVICE}")
     largest, pad = (
         max(tokenizer.get_vocab().values()),
         getattr(net.model.config, "pad_token_id", None),
@@ -351,9 +420,9 @@ def _check_vocabularies(net: Passes) -> None:
         raise ValueError(f"{differ}: load both under the same name")
 
 
-def _check_head(net: Passes) -> None:
+def _check_head(net: Network) -> None:
     """ValueError for models that by their kind cannot fill a hole, or have no vocabulary head."""
-    kind, config = net._kind, net.model.config
+    kind, config = net.kind, net.model.config
     if getattr(config, "is_encoder_decoder", False):
         raise ValueError(f"{kind} is an encoder-decoder model: {ADVICE}")
     if getattr(config, "attention_type", None) == "block_sparse":
@@ -363,7 +432,7 @@ def _check_head(net: Passes) -> None:
         )
 
 
-def _check_bidirectional(net: Passes) -> None:
+def _check_bidirectional(net: Network) -> None:
     """ValueError for models that do not answer with logits, or cannot see to the right of a hole."""
     given = torch.tensor([[net.mask_id, net.words[0], right] for right in net.words[:2]])
     first = torch.tensor([[True, False, False]] * 2)
@@ -371,16 +440,16 @@ def _check_bidirectional(net: Passes) -> None:
         logits = check_known(net._logits(given, torch.ones_like(given), first))
     if logits.ndim != 2 or logits.shape[-1] != net.vocab_size:
         raise ValueError(
-            f"{net._kind} answers with shape {tuple(logits.shape)}, not with logits of "
+            f"{net.kind} answers with shape {tuple(logits.shape)}, not with logits of "
             f"{net.vocab_size} tokens: {ADVICE}"
         )
     if torch.equal(logits[0], logits[1]):
         raise ValueError(
-            f"{net._kind} does not see to the right of a hole, as a causal model: {ADVICE}"
+            f"{net.kind} does not see to the right of a hole, as a causal model: {ADVICE}"
         )
 
 
-def _check_places(net: Passes) -> None:
+def _check_places(net: Network) -> None:
     """ValueError for models whose answer at a place is for the next token, as of those made of causal ones.
 
     They tell the next token of a text that they see, and not the one that stands there; or it is the answer
@@ -403,12 +472,12 @@ def _check_places(net: Passes) -> None:
     early = sum(place == k for k, place in enumerate(moved))  # token k + 1 was hidden
     if told or count > 4 and early > 0.8 * len(moved):
         raise ValueError(
-            f"{net._kind} answers at each place for the next token (shifted logits, as of networks made of causal "
+            f"{net.kind} answers at each place for the next token (shifted logits, as of networks made of causal "
             "ones): give a subclass that moves them by one place"
         )
 
 
-def _same_before_padding(net: Passes, length: int, width: int) -> bool:
+def _same_before_padding(net: Network, length: int, width: int) -> bool:
     """Whether logits of a text of `length` tokens stay the same, to rounding, in a row of `width` tokens.
 
     Raises ValueError: they change from pass to pass.
@@ -429,7 +498,5 @@ def _same_before_padding(net: Passes, length: int, width: int) -> bool:
         )
     most = torch.finfo(next(net.model.parameters()).dtype).eps ** 0.6 * (alone.abs().max() + 1)
     if (alone - again).abs().max() > most:
-        raise ValueError(
-            f"{net._kind} answers otherwise when it is asked again: it draws at random"
-        )
+        raise ValueError(f"{net.kind} answers otherwise when it is asked again: it draws at random")
     return bool((alone - among).abs().max() <= most)

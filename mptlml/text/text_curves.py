@@ -20,9 +20,13 @@ RATES = tuple(percent / 100 for percent in range(1, 100))  # the paper's 99 mask
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows, or others."""
+    """Texts as rows of token ids, long [D_i] each, and what they were read from, where that is known.
+
+    Raises ValueError: no rows, or others.
+    """
 
     rows: list[Tensor]
+    texts: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.rows, list) or not self.rows:
@@ -37,6 +41,9 @@ class Corpus:
     def lengths(self) -> list[int]:
         """Tokens of each row."""
         return [len(ids) for ids in self.rows]
+
+
+Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give them
 
 
 @dataclass(frozen=True, eq=False)

@@ -364,7 +364,7 @@ def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
 
 def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     """The curve of texts at RATES, always under the same masks, so that two networks can be compared."""
-    corpus = lm.sentences(texts)
+    corpus = lm.read(texts)
     curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(13))
     ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
