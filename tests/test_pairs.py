@@ -177,7 +177,7 @@ def test_single_mutants_are_those_of_a_loop(lm):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda lm, g: compare(lm, [], generator=g), "list of at least one text"),
+        (lambda lm, g: compare(lm, [], generator=g), "list of at least one, got list"),
         (lambda lm, g: compare(lm, ("ab", "cd"), generator=g), "list of pairs, two texts each"),
         (
             lambda lm, g: compare(lm, [("cat", "dog", "mat"), ("cat",)], generator=g),
