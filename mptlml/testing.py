@@ -2,6 +2,7 @@
 
     check_model(model, values=(0.0, 1.0))                            # a model as it stands, of binary tokens
     check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))  # built from parameters: gradients as well
+    check_evaluator(evaluate, language, generator=generator)         # whatever is said to measure log p(x)
 
 A model is held only to the laws that concern it: `@law(...)` above each says what a model needs for it.
 """
@@ -10,12 +11,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
+from .checks import check_count
+from .curve import Estimate
 from .draws import seeded
 from .masks import all_masks, all_orders, random_masks, random_orders
 from .protocol import all_observed, summarise
@@ -131,6 +134,52 @@ def check_model(model: Any, **options: Any) -> dict[str, str]:
     if broken:
         raise AssertionError("\n\n".join([f"broken laws: {len(broken)}", *broken]))
     return found
+
+
+class Verdict(NamedTuple):
+    """What an evaluator measures: "unbiased", "bound" or "impossible", its bias, and its noise.
+
+    bias: of the mean over rows, nats per row, with its error. noise: standard deviation of the value of one
+    row over draws, root mean square over rows.
+    """
+
+    verdict: str
+    bias: Estimate
+    noise: float
+
+
+@torch.no_grad()
+def check_evaluator(
+    evaluate: Callable[[Any, Tensor, Generator], Tensor],
+    truth: Any,
+    *,
+    num_rows: int = 512,
+    draws: int = 2,
+    level: float = 0.99,
+    generator: Generator,
+) -> Verdict:
+    """What `evaluate(model, x, generator)` measures, in nats for each row x [N, D], where log p(x) is known: a Verdict.
+
+    truth: a model with `sample` and `log_prob`, whose rows and whose exact answers the evaluator is given. On
+    average no distribution has a higher log-probability of these rows than the truth, so what lies above it is
+    "impossible"; what lies below may be a "bound"; "unbiased" is what is not told from log p(x) at this level.
+    Raises ValueError: fewer than 2 rows or draws, values of another shape or not finite.
+    """
+    check_count(num_rows, "num_rows", at_least=2)
+    x = truth.sample(num_rows, generator=generator)
+    found = [evaluate(truth, x, generator) for _ in range(check_count(draws, "draws", at_least=2))]
+    for value in found:
+        if value.shape != (num_rows,) or not value.isfinite().all():
+            raise ValueError(
+                f"an evaluator must answer finite nats of shape ({num_rows},), got {value}"
+            )
+    value = torch.stack(found).double()
+    away = value.mean(0) - truth.log_prob(x)
+    bias = Estimate(float(away.mean()), float(away.std()) / math.sqrt(num_rows), num_rows - 1)
+    low, high = bias.interval(level)
+    rounding = 1e-5 * float(value.abs().mean())
+    verdict = "impossible" if low > rounding else "bound" if high < -rounding else "unbiased"
+    return Verdict(verdict, bias, float(value.var(0).mean().sqrt()))
 
 
 @law()

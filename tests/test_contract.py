@@ -9,11 +9,12 @@ import pytest
 import torch
 from fakes import Says
 
+from mptlml import chain_rule, draws
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
 from mptlml.models.deep_vae import DeepVAE, Recursive
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule
-from mptlml.testing import LAWS, Case, check_model
+from mptlml.testing import LAWS, Case, check_evaluator, check_model
 
 BITS = (0.0, 1.0)
 
@@ -405,3 +406,49 @@ def test_a_report_names_every_broken_law():
     assert (
         check_model(case, without=kept)["marginals_follow_the_chain_rule"] == "off by a millionth"
     )
+
+
+# Evaluators of log p(x)
+
+
+COIN = BernoulliMixture(torch.ones(1).double(), torch.tensor([[0.3, 0.5, 0.9]]).double())
+
+
+def shifted(by, noise=1.0):
+    def evaluate(model, x, generator):
+        return model.log_prob(x) + by + noise * draws.randn((len(x),), None, generator)
+
+    return evaluate
+
+
+def test_a_verdict_errs_as_seldom_as_its_level_says(generator):
+    """Of 400 evaluators without bias 90% are called unbiased, as many are above as below, to four errors."""
+    found = [
+        check_evaluator(shifted(0), COIN, num_rows=20, level=0.9, generator=generator).verdict
+        for _ in range(400)
+    ]
+    assert found.count("unbiased") == pytest.approx(360, abs=24)
+    assert found.count("impossible") == pytest.approx(20, abs=17)
+
+
+@pytest.mark.parametrize(("by", "verdict"), [(0.5, "impossible"), (-0.5, "bound")])
+def test_a_verdict_says_how_far_and_how_noisy(by, verdict, generator):
+    found = check_evaluator(shifted(by, 2.0), COIN, num_rows=4000, draws=3, generator=generator)
+    assert found.verdict == verdict and found.noise == pytest.approx(2, rel=0.05)
+    assert found.bias.mean == pytest.approx(by, abs=4 * found.bias.stderr)
+    assert found.bias.stderr == pytest.approx(2 / (3 * 4000) ** 0.5, rel=0.1)
+
+
+def test_rounding_is_no_bias(generator):
+    def evaluate(model, x, generator):
+        return chain_rule(model, x, torch.tensor([[2, 0, 1]])).sum(-1)[0].float()
+
+    found = check_evaluator(evaluate, COIN, generator=generator)
+    assert found.verdict == "unbiased" and found.noise == 0 and abs(found.bias.mean) < 1e-5
+    assert check_evaluator(shifted(1e-3, 0), COIN, generator=generator).verdict == "impossible"
+
+
+@pytest.mark.parametrize("answer", [lambda x: x.sum(), lambda x: -x[:, 0] / 0])
+def test_an_evaluator_answers_for_every_row(answer, generator):
+    with pytest.raises(ValueError, match=r"finite nats of shape \(512,\)"):
+        check_evaluator(lambda model, x, g: answer(x), COIN, generator=generator)

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 
-from mptlml import random_masks
+from mptlml import all_masks, exact_curve, random_masks
 from mptlml.models import HiddenMarkovModel
 from mptlml_book.studies import masked_diffusion as study
 from mptlml_book.studies.masked_diffusion import log_prob_surest, unmask
@@ -98,6 +99,45 @@ def test_nested_masks_estimate_the_area(generator):
 # Samplers
 
 NUM = 20_000  # rows written
+
+
+def test_a_mask_and_what_it_leaves_estimate_the_area(generator, noise):
+    """Unbiased; of D = 4 tokens and 2 passes, sizes 1, 2, 3 are met with 3, 2, 1, and 4 with itself."""
+    model, text, _ = noise
+    found = study.complementary_areas(model, text, 2, DRAWS, generator=generator)[:, 0]
+    assert abs(found.mean() - model.log_prob(text)) < 4 * found.std() / math.sqrt(DRAWS)
+    curve = exact_curve(model, text).mean
+    assert abs(found - D * curve[3]).min() < 1e-9  # both hide all
+    pairs = [
+        D / 2 * (scores(model, text, ~hidden) / size + scores(model, text, hidden) / (D - size))
+        for size in (1, 2, 3)
+        for hidden in ~all_masks(D, size)
+    ]
+    away = (found[:200, None] - torch.stack([*pairs, torch.tensor(D * curve[3])])).abs()
+    assert away.min(1).values.max() < 1e-9
+
+
+RATES = {
+    "1/t, five rates": [0.1, 0.3, 0.5, 0.7, 0.9],
+    **{f"bound of {steps} steps": np.arange(1, steps + 1) / steps for steps in (8, 64, 512)},
+    "weight without its divisor": (np.arange(20_000) + 0.5) / 20_000 * (1 - study.SMALLEST),
+}
+
+
+@pytest.mark.parametrize("name", study.EVALUATORS)
+def test_evaluators_measure_what_the_curve_says(name, noise, generator):
+    """Their means over 4,000 draws for one text, against the exact scores of each size."""
+    model, text, _ = noise
+    curve, size = exact_curve(model, text).mean, np.arange(1, D + 1)
+    value = study.EVALUATORS[name](model, text.expand(4000, -1), generator)
+    if name in RATES:
+        rate = np.asarray(RATES[name])
+        weight = (1 - study.SMALLEST) / (1 - rate) if "divisor" in name else 1 / rate
+        expected = np.mean(binom.pmf(size, D, rate[:, None]) @ (size * curve) * weight)
+    else:
+        at = {"half of the tokens": 2, "15% of the tokens": 1, "one at a time": 1}.get(name)
+        expected = curve.sum() if at is None else D * curve[at - 1]
+    assert abs(value.mean() - expected) < 4 * value.std() / math.sqrt(len(value)) + 1e-9
 
 
 @pytest.fixture

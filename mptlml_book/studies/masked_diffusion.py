@@ -5,7 +5,7 @@ others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from mptlml import draws
 from mptlml.checks import check_choice
-from mptlml.masks import random_orders
+from mptlml.masks import random_masks, random_orders, stratified_sizes
 from mptlml.protocol import ConditionalModel, VocabularyModel, ask
 from mptlml.score import score_curve
 
@@ -141,6 +141,105 @@ def nested_areas(
             score = ask(model, texts, observed).sum(-1).double() / size[:, None]
         estimates.append(score.mean(1) * num_tokens)
     return torch.cat(estimates)
+
+
+def complementary_areas(
+    model: ConditionalModel,
+    texts: Tensor,
+    num_passes: int,
+    num_draws: int,
+    *,
+    generator: Generator,
+) -> Tensor:
+    """Estimates [draws, T] of the area of texts [T, D], from masks and what they leave: nats per row.
+
+    Half of the passes have sizes spread evenly; the others hide what these show, or all where all is hidden, so
+    that their sizes are as even.
+    """
+    num_tokens, shape = model.num_tokens, (num_draws, len(texts))
+    sizes = stratified_sizes(num_tokens, num_passes // 2, shape, generator=generator)
+    observed = random_masks(num_tokens, sizes, generator=generator)  # [passes / 2, Q, T, D]
+    observed = torch.cat([observed, ~observed & observed.any(-1, keepdim=True)])
+    estimates = []
+    for some in observed.split(max(1, BLOCK // (num_passes * len(texts))), 1):
+        with torch.no_grad():
+            score = ask(model, texts, some).sum(-1).double() / (~some).sum(-1)
+        estimates.append(score.mean(0) * num_tokens)
+    return torch.cat(estimates)
+
+
+# What an evaluator says of rows [N, D]: nats [N]
+Evaluator = Callable[[ConditionalModel, Tensor, Generator], Tensor]
+
+
+def _over_rates(
+    rates: Callable[[tuple[int, int], Generator], Tensor],
+    num_passes: int,
+    weight: Callable[[Tensor], Tensor] = torch.reciprocal,
+) -> Evaluator:
+    """Each pass hides each token with a rate, and counts the log-probability of all hidden ones `weight` times."""
+
+    def evaluate(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+        total = torch.zeros(len(x), dtype=torch.float64)
+        for rate in rates((num_passes, len(x)), generator).expand(-1, len(x)):
+            observed = draws.rand(x.shape, None, generator) >= rate[:, None]
+            total += ask(model, x, observed).double().sum(-1) * weight(rate)
+        return total / num_passes
+
+    return evaluate
+
+
+def _at_size(share: float, num_passes: int) -> Evaluator:
+    """D times the mean score of a share of the tokens, at least one, all hidden together."""
+
+    def evaluate(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+        size = max(1, round(share * model.num_tokens))
+        sizes, total = torch.full((len(x),), size), torch.zeros(len(x), dtype=torch.float64)
+        for _ in range(num_passes):
+            observed = random_masks(model.num_tokens, sizes, generator=generator)
+            total += ask(model, x, observed).double().sum(-1)
+        return total * model.num_tokens / (size * num_passes)
+
+    return evaluate
+
+
+def _one_at_a_time(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+    observed = ~torch.eye(model.num_tokens, dtype=torch.bool)
+    return sum((ask(model, x, one).double().sum(-1) for one in observed), torch.zeros(len(x)))
+
+
+def _even(shape: tuple[int, int], generator: Generator) -> Tensor:
+    """The same rates for all rows: the middles of equal parts."""
+    return ((torch.arange(shape[0]).double() + 0.5) / shape[0])[:, None]
+
+
+def _levels(shape: tuple[int, int], generator: Generator) -> Tensor:
+    """The same rates for all rows: 1/T, 2/T, ..., 1, those of a discrete diffusion of T steps."""
+    return ((torch.arange(shape[0]).double() + 1) / shape[0])[:, None]
+
+
+def _spread(shape: tuple[int, int], generator: Generator) -> Tensor:
+    return (torch.arange(shape[0])[:, None] + draws.rand(shape, None, generator)) / shape[0]
+
+
+def _uniform(shape: tuple[int, int], generator: Generator) -> Tensor:
+    """Of a noise schedule that leaves a share SMALLEST visible: see `EVALUATORS`."""
+    return (1 - SMALLEST) * draws.rand(shape, None, generator)
+
+
+# Ways to a "log-likelihood" in public code, with 8 passes where nothing else is said
+EVALUATORS: dict[str, Evaluator] = {
+    "1/t": _over_rates(lambda shape, g: 1 - draws.rand(shape, None, g), 8),
+    "1/t, rates spread evenly": _over_rates(_spread, 8),
+    "1/t, five rates": _over_rates(_even, 5),
+    "half of the tokens": _at_size(0.5, 8),
+    "15% of the tokens": _at_size(0.15, 8),
+    "one at a time": _one_at_a_time,
+    **{f"bound of {steps} steps": _over_rates(_levels, steps) for steps in (8, 64, 512)},
+    "weight without its divisor": _over_rates(
+        _uniform, 8, lambda rate: (1 - SMALLEST) / (1 - rate)
+    ),
+}
 
 
 def unmask(
