@@ -42,7 +42,7 @@ unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links networks repeat newest archive publish push wheel address clean distclean
+.PHONY: help env python book site pages execute test connected pairs lint links student networks repeat newest archive publish push wheel address clean distclean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -116,6 +116,9 @@ connected: $(READY)  ## run chapters as with a connection and no data yet: the h
 
 pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs; an edit of the twin alone stops it
 	@$(RUN)/book_pairs.py
+
+student: $(READY)  ## the chapters as notebooks without solutions, for a class, in _build/student
+	@$(RUN)/book_student.py
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
 	@$(BIN)/ruff check --quiet mptlml mptlml_book tests benchmarks book/_ext

@@ -1,5 +1,6 @@
 """The book around the chapters: what each depends on, how it is run and kept, its records, the built site."""
 
+import ast
 import csv
 import json
 import os
@@ -19,6 +20,7 @@ import book_execute
 import book_nbmake
 import book_outputs
 import book_records
+import book_student
 import jsonschema
 import nbformat
 import psutil
@@ -39,6 +41,31 @@ def test_a_chapter_passes_under_nbmake():
     command = [sys.executable, "-m", "pytest", "-q", "--nbmake", "notebooks/02_proposition.ipynb"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout[-3000:]
+
+
+def names(cells, context):
+    """The names that code stores or loads."""
+    tree = ast.parse("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
+    return {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, context)
+    }
+
+
+def test_students_get_every_exercise_no_solution_and_code_that_does_without(tmp_path):
+    for path, source in zip(book_student.write(tmp_path), book_digest.chapters(), strict=True):
+        cells, whole = (
+            nbformat.read(path, as_version=4).cells,
+            book_digest.read_chapter(source).cells,
+        )
+        text = "\n".join(cell.source for cell in cells)
+        answers = re.findall(r"^# your answer to (\S+)$", text, re.MULTILINE)
+        assert answers == re.findall(r"^:label: (ex-\S+)$", text, re.MULTILINE) != []
+        assert "{solution" not in text
+        kept = {cell.source for cell in cells}
+        gone = [cell for cell in whole if cell.source not in kept]
+        assert not (names(gone, ast.Store) & names(cells, ast.Load)) - names(cells, ast.Store)
 
 
 # A digest knows what its chapter depends on, and nothing else -----------------------------------------------
