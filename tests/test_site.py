@@ -4,7 +4,8 @@ A test is skipped, and says why, where there is no Chromium or no built book.
 """
 
 import re
-from urllib.parse import urldefrag, urljoin
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import book_polish
 import pytest
@@ -75,6 +76,11 @@ def test_a_page_loads_its_own_files_and_reports_no_error(visit, built_site):
         url for url in visit.requests if not url.startswith((built_site.as_uri(), "data:", "blob:"))
     ] == []
     assert visit.errors == []
+
+
+def test_a_page_loads_at_most_two_and_a_half_megabytes(visit):
+    files = {Path(unquote(urlsplit(url).path)) for url in visit.requests if url.startswith("file:")}
+    assert sum(file.stat().st_size for file in files) <= 2_500_000
 
 
 @pytest.mark.parametrize("how", ["screen", "dark", "phone"])

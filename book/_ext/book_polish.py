@@ -3,7 +3,8 @@
 Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen
 reader and a keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong.
 MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no
-connection. Of its 15 MB the book needs one bundle and one folder of fonts.
+connection. Of its 15 MB the book needs one bundle, one extension and one folder of fonts. Nor does a page load
+what it does not use: the theme's icons as a script, beside the font that has them, and the index of the search.
 """
 
 import re
@@ -14,7 +15,11 @@ from pathlib import Path
 from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-BUNDLE, FONTS = "tex-chtml-full.js", "output/chtml/fonts/woff-v2"
+BUNDLE, BOLD, FONTS = (
+    "tex-chtml.js",
+    "input/tex/extensions/boldsymbol.js",
+    "output/chtml/fonts/woff-v2",
+)
 # as mptlml_book.report.moving writes it
 MOVING = re.compile(r'<div class="moving" data-kind="([a-z]+)"')
 # so many stand beside the page
@@ -23,6 +28,8 @@ NOTHING = re.compile(  # what drawings carry along and nothing shows
     r' transform="rotate\(-0 [^"]*"| font-family="’DejaVu Sans’, sans-serif"| stroke-linecap="square"'
     r'|<path d="[^"]*"(?: clip-path="[^"]*")? fill="none"/>'
 )
+# 1.5 MB, and 0.2 MB, of which the page of results has its own
+UNUSED = r" *<script [^>]*/(?:fontawesome{})\.js[^>]*></script>\n"
 TITLE = "Masked pre-training, in numbers"
 REPAIRS = (
     # The title in the sidebar stands outside all landmarks; the sidebar as a whole is one.
@@ -102,9 +109,12 @@ def _finish(app, exception):
     if exception is None and app.builder.name == "html":
         folder, mathjax = Path(app.outdir), Path(app.outdir) / "_static" / "mathjax"
         shutil.copytree(MATHJAX / FONTS, mathjax / FONTS, dirs_exist_ok=True)
-        shutil.copy2(MATHJAX / BUNDLE, mathjax)
+        for name in (BUNDLE, BOLD):
+            (mathjax / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(MATHJAX / name, mathjax / name)
         for path in folder.rglob("*.html"):
             html = NOTHING.sub("", path.read_text(encoding="utf-8"))
+            html = re.sub(UNUSED.format("" if path.stem == "search" else "|searchindex"), "", html)
             for before, after in REPAIRS:
                 html = html.replace(before, after)
             for found in NUMBERS.findall(html):
