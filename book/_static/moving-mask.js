@@ -14,10 +14,10 @@
     const masking = figure.masking(words, data.hidden);
     const answer = add(figure.controls, "div", { class: "moving-row", role: "group", "aria-label": "Your guess" });
     let [told, guess] = [0, ""]; // the mask whose guesses are shown
-    const press = (label, act) => add(answer, "button", { type: "button" }, label).addEventListener("click", () => {
+    const press = (label, act) => figure.button(label, () => {
       act();
       answer.querySelector("button")?.focus();
-    });
+    }, answer);
     const more = () => masking.choose([...masking.hidden,
       Moving.shuffled(count(D)).find((j) => !masking.hidden.includes(j))]);
 

@@ -147,7 +147,7 @@
     figure.button(`Add ${2 * D} masks`, () => pour(2 * D));
     figure.button("Another sentence", () => write([]));
     add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact; bold is right.");
-    figure.controls.append(masking.group); // with the keyboard, the many words come last
+    figure.live.append(masking.group); // below the chart, and last for the keyboard
     write(data.row);
 
     return () => {
@@ -164,9 +164,9 @@
       const say = [hidden.length ? `A hidden word scores ${told(scores)} nats.` : "Press a word to hide it.",
         `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: ${told(S.map(sum))}.`];
       if (unknown.length) say.unshift(`Not in the language, and left out: ${unknown.join(", ")}.`);
-      const [svg, width] = figure.sheet(290, `Steps by mask size. ${say.join(" ")}`);
+      const [svg, width] = figure.sheet(240, `Steps by mask size. ${say.join(" ")}`);
       const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
-      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 290 },
+      const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 240 },
         { x: [0.4, D + 0.6], y: [lowest, 0], xlabel: "words hidden, m", ylabel: "log-probability of a word, nats" });
       drops.forEach((drop, k) => panel.dot(drop.hidden.length + 0.6 * (k * 0.618 % 1 - 0.5), drop.scores[own], "grey half", 2));
       names.forEach((name, n) => {

@@ -26,10 +26,7 @@
     };
     figure.button("Shuffle once", () => shuffle(1));
     figure.button("Shuffle 200 times", () => { orders = []; shuffle(200); });
-    const swap = figure.button("", () => {
-      at = 1 - at;
-      figure.draw();
-    });
+    const swap = figure.button("", () => { at = 1 - at; figure.draw(); });
     const row = add(figure.controls, "div", { class: "moving-row" });
     const shown = figure.range("Words uncovered", { min: 0, max: D, value: data.start, text: (k) => `${k} of ${D}` });
 

@@ -51,11 +51,10 @@
       curve.rule("y", lml / D, "green dashed");
       curve.line([[0.5, height], [D + 0.5, height]], "red");
       curve.dot(m, height, "red grip", 7);
-      const [up, enough] = [height > lml / D, 0.15 * (high - low)]; // names keep out of each other's way
-      curve.name(0.5, lml / D, "LML divided by D", "green", "start", 6, up ? 16 : -6);
-      curve.name(0.5, height, `rectangle at ${Math.round(100 * m / D)}%`, "red", "start", 6, up ? -6 : 16);
-      if (height - scores[D - 1] > enough) curve.name(D + 0.5, height, "loss it never sees", "orange", "end", -4, 18);
-      if (scores[0] - height > enough) curve.name(D / 2, height, "loss it invents", "blue", "middle", 0, -8);
+      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "LML divided by D"],
+        ["orange", "loss it never sees"], ["blue", "loss it invents"]]; // above the curve, where nothing is drawn
+      key.forEach(([colour, text], k) => curve.words(k % 2 ? curve.right - 4 : curve.left + 6,
+        curve.top + (k < 2 ? 20 : 36), text, k % 2 ? "end" : "start", `name ${colour}`));
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
       const room = 0.15 * (reach[1] - reach[0]);
@@ -65,7 +64,8 @@
       bias.rule("y", 0, "green dashed");
       for (const percent of [15, 25]) {
         bias.rule("x", percent * D / 100, "grid");
-        bias.words(bias.x(percent * D / 100), bias.top + 10, `${percent}%`, "start");
+        bias.words(bias.x(percent * D / 100), B[0] < 0 ? bias.top + 10 : bias.bottom - 4, `${percent}%`,
+          percent < 20 ? "end" : "start");
       }
       bias.line(B.map((value, k) => [k + 1, value]), "black");
       bias.rule("x", m, "red thin");

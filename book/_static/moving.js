@@ -130,21 +130,13 @@ const Moving = (() => {
       on("pointermove", ({ clientX, clientY }) => {
         const box = this.svg.getBoundingClientRect();
         const scale = this.svg.viewBox.baseVal.width / box.width;
-        const [x, y] = [(clientX - box.left) * scale, (clientY - box.top) * scale];
-        this.show(this.nearest(([a, b]) => Math.hypot(a - x, b - y), 60));
+        const far = this.read.map(([x, y]) =>
+          Math.hypot(x - (clientX - box.left) * scale, y - (clientY - box.top) * scale));
+        this.show(far.findIndex((one) => one < 60 && one === Math.min(...far)));
       });
       for (const type of ["pointerleave", "blur"]) on(type, () => this.show(-1));
       on("focus", () => { if (this.picture.matches(":focus-visible")) this.show(0); });
       on("keydown", (event) => step(event, this.shown, this.read.length, (k) => this.show(k)));
-    }
-
-    /* The place of the point for which `far` is least and below `most`, or -1. */
-    nearest(far, most) {
-      return this.read.reduce((best, point, k) => {
-        const now = far(point);
-        if (now < most) [best, most] = [k, now];
-        return best;
-      }, -1);
     }
 
     /* Read off point k; none for -1. */
@@ -195,9 +187,9 @@ const Moving = (() => {
       return select;
     }
 
-    /* A button that acts at once. */
-    button(label, act) {
-      const button = add(this.controls, "button", { type: "button" }, label);
+    /* A button that acts at once, in the controls or elsewhere. */
+    button(label, act, place = this.controls) {
+      const button = add(place, "button", { type: "button" }, label);
       button.addEventListener("click", act);
       return button;
     }
@@ -239,7 +231,7 @@ const Moving = (() => {
         else button.removeAttribute("aria-label");
         button.setAttribute("aria-pressed", masked);
         note.replaceChildren();
-        for (const [text, chance, right] of made.hidden.includes(j) ? lines(j) : []) {
+        for (const [text, chance, right] of masked ? lines(j) : []) {
           const bar = { class: `guess ${right ? "right" : ""}`, style: `--chance: ${chance}%` };
           add(note, "div", chance ? bar : {}, chance ? `${text} ${chance}%` : text);
         }

@@ -1,5 +1,5 @@
-// What every page does with a script: what is too wide scrolls in its own box, folded code opens by section
-// or all at once, and a link finds what it leads to open and what was searched for marked.
+// What is too wide scrolls in its own box, folded code opens by section or all at once, and a link finds what
+// it leads to open and what was searched for marked.
 {
   // In a folder no page may read another. Elsewhere search quotes a page's text, without TeX and contents.
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
@@ -47,8 +47,7 @@
     found.closest("div.cell, :not(span)").scrollIntoView({ block: "center" });
     found.popoverTargetElement?.togglePopover({ force: true, source: found });
   };
-  // A mouse need not press: a claim shows its story, a citation what it cites, and a link to a figure, an
-  // equation or a theorem of this page what it leads to.
+  // A mouse need not press: a claim shows its story, a citation or a link within the page what it leads to.
   const card = Object.assign(document.createElement("div"), { className: "told", popover: "auto" });
   article.append(card);
   const fill = (link) => {
