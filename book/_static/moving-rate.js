@@ -51,7 +51,7 @@
       curve.rule("y", lml / D, "green dashed");
       curve.line([[0.5, height], [D + 0.5, height]], "red");
       curve.dot(m, height, "red grip", 7);
-      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "LML divided by D"],
+      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "LML / D"],
         ["orange", "loss it never sees"], ["blue", "loss it invents"]]; // above the curve, where nothing is drawn
       key.forEach(([colour, text], k) => curve.words(k % 2 ? curve.right - 4 : curve.left + 6,
         curve.top + (k < 2 ? 20 : 36), text, k % 2 ? "end" : "start", `name ${colour}`));
