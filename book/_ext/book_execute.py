@@ -102,12 +102,14 @@ def fetch(wanted: list[Path], root: Path) -> None:
         ).stdout.strip()
 
 
-def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
+def refresh(wanted: list[Path], jobs: int, root: Path, ask: bool) -> list[str]:
     """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others.
 
-    What stands in for data is out of date once these are at hand.
+    What stands in for data is out of date once these are at hand, for which the network is asked, unless not to `ask`
+    and every chapter has outputs.
     """
-    fetch(wanted, root)
+    if ask or any(executed_chapter(path, root) is None for path in wanted):
+        fetch(wanted, root)
     stale = {path: digest(path, root) for path in wanted if executed_chapter(path, root) is None}
     if not stale:
         print(
@@ -121,8 +123,11 @@ def refresh(wanted: list[Path], jobs: int, root: Path) -> list[str]:
     return failed
 
 
-def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
-    """Bring the named chapters (all by default) up to date, and gather what all said; 0 if they are now."""
+def execute(names: list[str], jobs: int, root: Path = ROOT, ask: bool = True) -> int:
+    """Bring the named chapters (all by default) up to date, and gather what all said; 0 if they are now.
+
+    ask: also where all have run, ask the network for data in whose place others stand.
+    """
     known = {path.stem: path for path in chapters(root)}
     unknown = sorted(set(names) - set(known))
     if unknown:
@@ -134,7 +139,7 @@ def execute(names: list[str], jobs: int, root: Path = ROOT) -> int:
     # two executions at once would run each chapter twice
     with locked(root / "_build" / ".execute.lock"):
         failed = refresh(
-            [path for stem, path in known.items() if not names or stem in names], jobs, root
+            [path for stem, path in known.items() if not names or stem in names], jobs, root, ask
         )
         gather(root)
     for stem in failed:

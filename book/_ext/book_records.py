@@ -289,7 +289,7 @@ def write_files(book: dict, site: Path) -> None:
 def _run_and_read(app, config):
     """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
     root = Path(app.srcdir)
-    execute([], 2, root)
+    execute([], 2, root, ask=False)  # `make book` has asked
     config.nb_custom_formats = {
         f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path)}]
         for path in chapters(root)
