@@ -23,7 +23,7 @@ from mptlml_book.data.images import load_images
 from mptlml_book.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
 from mptlml.text import MaskedLM
 print("ready", flush=True)
-probe.STALLED = int(os.environ.get("STALLED", 10))
+probe.STALLED = int(os.environ.get("STALLED", 300))
 found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer(), load_images("mnist", 30)]
 for one in found:
     print(one.source, one.size, one.note, sep="|")
