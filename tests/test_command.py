@@ -47,7 +47,8 @@ FILES = {
     "wide.csv": b"id,text\n1,a dog\n2,the cat, the dog\n",
     "reads.txt": b"@r\nACGT\n+\nIIII\n",
     "a.fasta": b'{"text": "the cat"}\n',
-    "one.txt": b'[\n{"text": "the cat"}\n]\n',
+    "one.txt": b'{"text":\n"the cat"}\n',
+    "index.csv": b",text\n0,the cat\n",
     "all.jsonl": b'{"text": "the cat"}\na dog\n',
     "piped.txt": b"id,text\n1,the cat\n",
     "p.tsv": b"the mat\tthe cat\n50\ta dog\na dog\tthe mat\n",
@@ -103,13 +104,12 @@ EARLY = [  # told before a model is loaded
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
     (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
-    (["all.csv", "--column", "tekst"], "all.csv has the columns id, text: say which is meant"),
-    (["all.csv", "--column", "0"], "all.csv has the columns id, text: say which is meant"),
-    (["all.csv", "--column", "3"], "all.csv has the columns id, text: say which is meant"),
-    (
-        ["p.tsv", "--columns", "1", "3"],
-        "p.tsv has the columns the mat, the cat: say which is meant",
-    ),
+    (["all.csv", "--column", "tekst"], "all.csv has no column 'tekst', but id, text"),
+    (["all.csv", "--column", "0"], "all.csv has no column '0', but id, text"),
+    (["all.csv", "--column", "3"], "all.csv has no column '3', but id, text"),
+    (["p.tsv", "--columns", "1", "3"], "p.tsv has no column '3', but the mat, the cat"),
+    (["p.tsv", "--columns", "1", "the mat"], "p.tsv: the mat, the mat names a column twice"),
+    (["index.csv"], "index.csv has the columns '', text: say which is meant"),
     (["open.tsv", "--quotes"], "open.tsv is no table: line 2"),
     (
         ["q.tsv"],
@@ -122,15 +122,16 @@ EARLY = [  # told before a model is loaded
         ["a.fasta"],
         "a.fasta looks like jsonl, not fasta: say how it is to be read, by --format lines",
     ),
-    (["one.txt"], "one.txt looks like one JSON value over several lines"),
+    (["one.txt"], "one.txt looks like JSON, and neither one object per line nor a list"),
     (["all.jsonl", "--column", "text"], "line 2 of all.jsonl is no object of JSON"),
     (["piped.txt"], "piped.txt has the columns id, text: say which is meant, by --column"),
+    ([SHORT, "--resume", "--overwrite"], "say either --resume or --overwrite"),
     ([SHORT, "--windows"], "--windows reads texts for --pseudo-log-likelihood"),
     (
         [SHORT, "--pseudo-log-likelihood", "--error", "1"],
         "--pseudo-log-likelihood leaves out areas",
     ),
-    (["no.fa"], "line 1 is no FASTA"),
+    (["no.fa"], "line 1 of no.fa is no FASTA"),
     (["torn.gz"], "torn.gz is a damaged archive"),
     ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
     ([SHORT, "-o", "./" + SHORT, "--resume"], f"--output short.txt {SAME}"),
@@ -239,7 +240,6 @@ def test_the_command_leaves_with_a_message_and_touches_no_file(
         ("score", ["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
         ("score", ["--seed", "x"], "argument --seed: invalid number value: 'x'"),
         ("score", ["--seed", "-1"], "argument --seed: must be at least 0, got -1"),
-        ("score", ["--resume", "--overwrite"], "not allowed with argument"),
         ("compare", ["--passes", "207"], "argument --passes: must be at least 208, got 207"),
         ("compare", ["--level", "1"], "argument --level: must be between 0 and 1, got 1"),
     ],
@@ -365,6 +365,17 @@ ROWS = [(1, '"the cat'), (2, 'a dog"'), (3, "the mat")]
             [(1, LINES.decode().split("\n")[0]), (3, LINES.decode().split("\n")[2])],
         ),
         ("-", b"the cat\na dog\n", {}, None, PLAIN),
+        ("t.txt", b"the cat\ra dog\r", {}, None, PLAIN),
+        ("t.json", b'[{"a": "the cat"},\n {"a": "a dog"}]', {}, ["a"], PLAIN),
+        ("t.txt", b"\xef\xbb\xbfthe cat\n\xef\xbb\xbfa dog\n", {}, None, PLAIN),  # joined files
+        (
+            "t.fa",
+            b"; of mine\n>one\nEV\n; C\nQL\n\xef\xbb\xbf>two\nK\n",
+            {},
+            None,
+            [(2, "EVQL"), (6, "K")],
+        ),
+        ("t.a2m", b">one\nEV.-q\n", {}, None, [(1, "EV.-q")]),
     ],
 )
 def test_texts_are_read_from_files_of_several_kinds(
@@ -392,6 +403,36 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
     assert "names the columns id;, te" in said[0] and "1 rows go over several lines" in said[1]
     path.with_suffix(".fa").write_bytes(FASTA)
     assert [text.name for [text] in Source(path.with_suffix(".fa")).texts()] == ["one", ""]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("the cat".encode("utf-16-le"), "it holds characters of number 0"),
+        ('["the cat"]\n["a dog"]\n', "looks like JSON, and neither"),
+        ("{\\rtf1 the cat}", "looks like RTF"),
+        ("# text = the cat\n1\tthe\n", "looks like CoNLL-U"),
+        ("<!-- mine -->\n<html>the cat</html>\n", "looks like XML or HTML"),
+        ("\n<p>the cat</p>\n", "looks like XML or HTML"),
+        ('<text id="1">\nthe cat\n</text>\n', "looks like XML or HTML"),
+        ("CLUSTAL W\n\none   EV-L\ntwo   EVQL\n", "looks like an alignment"),
+        ("# STOCKHOLM 1.0\none EV-L\n//\n", "looks like an alignment"),
+        (" 2 4\none       EV-L\n", "looks like an alignment"),
+        (">one\nEV>two\nQL\n", "line 2 of t.txt: '>' is no letter of a sequence"),
+        (">one\n  1 evql\n", "line 2 of t.txt: '1' is no letter of a sequence"),
+    ],
+)
+def test_what_holds_no_plain_texts_is_refused(tmp_path, monkeypatch, content, message):
+    """Unless `format` says that its lines are meant."""
+    monkeypatch.chdir(tmp_path)
+    Path("t.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message):
+        Source(Path("t.txt")).texts()
+    if isinstance(content, str):
+        assert Source(Path("t.txt"), "lines").texts()
+    for harmless in ("<3 the cat", "[1] the cat", "{the} cat", "data_frame", "12 3 cats"):
+        Path("h.txt").write_text(harmless)
+        assert Source(Path("h.txt")).texts()[0][0].text == harmless
 
 
 @pytest.mark.parametrize(
@@ -450,17 +491,22 @@ def test_a_sequence_is_read_as_the_tokenizer_knows_it(words, text, name, spaced)
 
 
 def test_letters_that_networks_hardly_met_are_told():
+    """In one line; and bases that a network of residues reads as such."""
     for texts, letters in (
-        (["ACG-N"], "-N"),
-        (["EVXL", "MKJ"], "X"),
-        (["the cat-X"], ""),
-        (["mkvl"], ""),
+        (["ACG-N"], ["-, N: none of the 20 residues or 4 bases", "in 1 texts, first on line 1"]),
+        (["EVL", "XKJ", "X"], ["X: none of the 20", "in 2 texts, first on line 2"]),
+        (["ACGTACGTAC"], ["hold bases alone, and the tokenizer has the letters of residues"]),
+        (["ACGT"], []),
+        (["the cat-X"], []),
+        (["mkvl"], []),
     ):
         told = []
         tell_rare(
-            kmers([*"ACGNXVEKLM-"]), [Text(k, text) for k, text in enumerate(texts, 1)], told.append
+            kmers([*"ACDEFGHIKLMNPQRSTVWYX-"]),
+            [Text(k, text) for k, text in enumerate(texts, 1)],
+            told.append,
         )
-        assert "".join(message[1] for message in told) == letters
+        assert len(told) == bool(letters) and all(part in told[0] for part in letters)
 
 
 def test_advice_has_no_blank_that_the_tool_put_in(tmp_path):

@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fakes import saved_network
+from fakes import random_network, saved_network
 from scipy import stats
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from mptlml.text import MaskedLM, choose, command
 from mptlml.text.command import rank_interval
@@ -99,6 +101,8 @@ def test_the_command_chooses_and_counts_by_group(here, lm, capsys):
         ("two a", [None]),
         ("1 1", [None]),
         ("a c", [1, 2]),
+        ("one A", [1, 1]),
+        ("3 3", [None]),
     ],
 )
 def test_the_right_answer_is_a_number_a_letter_or_its_text(here, labels, right):
@@ -115,7 +119,7 @@ def test_the_right_answer_is_a_number_a_letter_or_its_text(here, labels, right):
         "--allow-unknown",
     ]
     if right == [None]:
-        with pytest.raises(SystemExit, match="does not say whether|none of the answers|line 3"):
+        with pytest.raises(SystemExit, match="is not clear|none of the answers|line 3"):
             here("choose", *words[:-2], "--right", "label")
     else:
         assert [line["right"] for line in here("choose", *words)] == right
@@ -134,7 +138,14 @@ def test_the_right_answer_is_a_number_a_letter_or_its_text(here, labels, right):
         ("K2A:K2V", 1, "K2V: letter 2 of the wild type is K, and is replaced twice"),
         ("K2A", 10, "K2A: the wild type has the letters 10 to 15"),
         ("K0A", 1, "K0A: the wild type has the letters 1 to 6"),
-        ("p.Lys2Ala", 1, "'p.Lys2Ala' is no substitution"),
+        ("p.Lys2Ala", 1, "MAVLAE"),
+        ("p.[Lys2Ala;Glu6Gly]", 1, "MAVLAG"),
+        ("p.(Lys2=)", 1, WILD),
+        ("K2A_E6G", 1, "MAVLAG"),
+        ("K-1A", -2, "MAVLAE"),
+        ("p.Lys2fs", 1, "'K2fs' is no substitution"),
+        ("k2A", 1, "k2A: letter 2 of the wild type is K"),
+        ("K2-", 1, "'K2-' is no substitution"),
         ("K2del", 1, "'K2del' is no substitution"),
         ("", 1, "'' is no substitution"),
     ],
@@ -149,7 +160,7 @@ def test_a_mutant_is_read_against_its_wild_type(mutant, offset, text):
 
 def test_the_command_scores_variants(here, proteins, capsys):
     """Masked marginals, and with options the differences of two other scores; columns come along."""
-    table = "mutant,fitness,note\nK2A,1.5,a\nK2A:E6G,-1,b\nWT,0,\nV3C,,c\nL4Y,2,d\n"
+    table = "mutant,fitness,note\nK2A,1.5,a\nK2A:E6G,-1,b\nWT,0,\nV3C, NA,c\nL4Y,2,d\n"
     Path("m.csv").write_text(table)
     words = ["wild.fasta", "--mutations", "m.csv", "--column", "mutant"]
     lines = here("variants", *words, "--measured", "fitness", "--pseudo-log-likelihood", "--areas")
@@ -181,7 +192,7 @@ def test_the_command_scores_variants(here, proteins, capsys):
     [
         (
             ["--column", "mutant", "--measured", "height"],
-            "has no other column 'height', but fitness",
+            "has no column 'height', but mutant, fitness",
         ),
         (["--column", "mutant", "--measured", "fitness"], "line 3: fitness is 'high', no number"),
         (
@@ -189,12 +200,85 @@ def test_the_command_scores_variants(here, proteins, capsys):
             "line 2: K2A: the wild type has the letters 3 to 8",
         ),
         ([], "m.csv has the columns mutant, fitness: say which is meant"),
+        (["--column", "mutant", "--measured", "mutant"], "mutant of m.csv is read as a text"),
+        (["--column", "mutant", "--level", "0.9"], "--passes and --level are of areas"),
+        (["--column", "mutant", "--no-header"], "m.csv has no column 'mutant', but 1, 2"),
     ],
 )
 def test_a_table_of_mutants_that_does_not_fit_is_refused(here, words, message):
     Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3C,high\n")
     with pytest.raises(SystemExit, match=re.escape(message)):
         here("variants", "wild.fasta", "--mutations", "m.csv", *words)
+
+
+def test_a_mutant_is_no_header_and_a_value_that_is_none_is_not_compared(here, capsys):
+    """What networks hardly met is told of mutants too."""
+    Path("m.csv").write_text("K2A,1\nV3G,2\n")
+    with pytest.raises(SystemExit, match="m.csv names a column K2A, which is a mutant: say --no-h"):
+        here("variants", "wild.fasta", "--mutations", "m.csv", "--column", "1")
+    Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3G,nan\nV3A,\nL4A,inf\n")
+    words = ["wild.fasta", "--mutations", "m.csv", "--column", "1", "--measured", "2"]
+    with pytest.raises(SystemExit, match="line 5: fitness is 'inf', no number"):
+        here("variants", *words)
+    Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3G,nan\nV3A,\nL4A,3\nA5K,2\n")
+    lines = here("variants", *words)
+    rank = stats.spearmanr([lines[k]["masked_marginal"] for k in (0, 3, 4)], [1, 3, 2]).statistic
+    said = capsys.readouterr().out
+    assert f"rank correlation with fitness (3): {rank:.2f}\n" in said and "nan" not in said
+
+
+def test_columns_are_named_or_numbered_alike(here, lm):
+    Path("q.csv").write_text("id,good,bad,kind\n1,the cat,a dog,x\n2,a,the,y\n")
+    found = [
+        here("choose", "q.csv", "--columns", *columns, "--right", right, "--overwrite", *more)
+        for columns in (("good", "bad"), ("2", "3"))
+        for right in ("good", "2")
+        for more in (["--group", "kind"], ["--group", "4"])
+    ]
+    assert [line["right"] for line in found[0]] == [1, 1] and all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--right", "label", "--group", "one"], "one of q.csv is read as a text: name another"),
+        (["--group", "label"], "--group counts which answers are right: say --right too"),
+        (["--pseudo-log-likelihood", "--passes", "300"], "--passes and --level are of areas"),
+        (["--right", "label"], "line 2: '1' in label is more than one of the answers"),
+    ],
+)
+def test_what_could_mean_another_answer_is_refused(here, words, message):
+    """An answer whose text is a number, as labels are."""
+    Path("q.csv").write_text("one,two,label\n1,0,1\nthe,cat,0\n")
+    with pytest.raises(SystemExit, match=message):
+        here("choose", "q.csv", "--columns", "one", "two", *words)
+
+
+def test_answers_that_are_one_to_the_tokenizer_are_not_right(here, capsys):
+    Path("q.csv").write_text("good,bad\nThe cat,the  cat\nthe cat,a dog\n")
+    words = ["q.csv", "--columns", "good", "bad", "--right", "good"]
+    lines, said = here("choose", *words), capsys.readouterr().out
+    assert lines[0]["chosen"] is lines[0]["likeliest_singly"] is None and lines[1]["chosen"]
+    right = sum(line["chosen"] == 1 for line in lines) / 2
+    assert f"right by area, all (2): {right:.1%}" in said and "none chosen: 1" in said
+    assert "0.0% +- 0.0%" not in said
+
+
+def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, monkeypatch, capsys):
+    """Of a tokenizer that reads it as part of a word, where no text begins with one."""
+    monkeypatch.chdir(tmp_path)
+    words = {word: k for k, word in enumerate([*"abq ", "<unk>", "<mask>", "<pad>", " a"])}
+    made = Tokenizer(models.BPE(words, [(" ", "a")], unk_token="<unk>"))
+    names = dict(unk_token="<unk>", mask_token="<mask>", pad_token="<pad>")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **names)
+    lm = random_network(tokenizer)
+    for part in (lm.model, tokenizer):
+        part.save_pretrained("network")
+    for answer, told in (("a", True), (" a", False)):
+        Path("q.csv").write_text(f"q,one,two\nq,{answer},{answer}b\n")
+        usual = ["--model", "network", "-o", "s.jsonl", "--overwrite", "--pseudo-log-likelihood"]
+        command.main(["choose", "q.csv", "--columns", "one", "two", "--context", "q", *usual])
+        assert ("without a blank, which this tokenizer reads" in capsys.readouterr().err) == told
 
 
 def test_an_interval_of_ranks_covers(generator):

@@ -13,11 +13,12 @@ Several processes share the scoring where a launcher starts them, and a killed o
 import argparse
 import math
 import os
+import re
 import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,6 @@ import numpy as np
 import torch
 from scipy import stats
 
-from .. import __version__
 from ..extras import needs
 from ..files import replacing
 from .corpus_scores import (
@@ -38,11 +38,11 @@ from .corpus_scores import (
     score_corpus,
     variants_corpus,
 )
-from .inputs import FORMATS, STDIN, LeftOut, Source, Text
+from .inputs import STDIN, LeftOut, Source, Text
 from .masked_lm import MaskedLM
-from .pairs import LEAST_PASSES
+from .options import parser
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
-from .sequences import LETTERS, is_spaced, tell_rare
+from .sequences import LETTERS, is_mutant, is_spaced, tell_rare
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {
@@ -58,10 +58,7 @@ SAID = {
     "truncate=True or tokens=True": "--truncate or --tokens",
 }
 PICTURES = (".svg", ".png", ".pdf")
-BFLOAT16 = (
-    "compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster on "
-    "processors made for it, slower on others; scores are good to about 0.1%%"
-)
+MISSING = ("", "nan", "na", "n/a", "none", "null")  # what tables write where nothing was measured
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -126,18 +123,14 @@ def _measure(given: argparse.Namespace, output: Output) -> Path:
     if given.curve:
         with needs("text"):
             import matplotlib.figure  # noqa: F401  (before the work, not after it)
-    variants = given.measure is variants_corpus  # whose other texts are names of mutants
-    lm = _load(given, items[0][1:] if variants else [text for texts in items for text in texts])
+    lm = _load(given, items)
     options = {name: getattr(given, name) for name in given.measure.__kwdefaults__}
-    read = dict(
-        letters=LETTERS[lm.spaced],
-        columns=given.columns,
-        context=given.context,
-        header=given.header,
-        counts=given.counts,
+    read = {name: getattr(given, name) for name in ("columns", "context", "header", "counts")}
+    options |= dict(
+        left_out=_left_out(given), about=dict(read=dict(letters=LETTERS[lm.spaced]) | read)
     )
-    options |= dict(left_out=_left_out(given), about=dict(read=read))
-    return given.measure(lm, [*map(given.item, items)], output, **options)
+    texts = [one for [one] in items] if given.measure is score_corpus else items
+    return given.measure(lm, texts, output, **options)
 
 
 def _say(text: str) -> None:
@@ -179,14 +172,17 @@ def _source(given: argparse.Namespace, path: Path) -> Source:
     )
 
 
-def _read_texts(given: argparse.Namespace) -> list[tuple[Text, ...]]:
-    return _source(given, given.texts).texts(given.columns, given=given.context)
+def _read_texts(given: argparse.Namespace, count: int = 1) -> list[tuple[Text, ...]]:
+    source = _source(given, given.texts)
+    found = source.texts(given.columns, count=count, given=given.context)
+    given.columns = source.keys
+    return found
 
 
 def _read_pairs(given: argparse.Namespace) -> list[tuple[Text, ...]]:
     """The two texts of each pair. Raises ValueError: files that do not go together, no pair."""
     if given.other is None:
-        return _source(given, given.texts).texts(given.columns, count=2, given=given.context)
+        return _read_texts(given, count=2)
     firsts, seconds = (
         _source(given, path).texts(column and [column], given=given.context)
         for path, column in zip(
@@ -205,8 +201,13 @@ def _read_pairs(given: argparse.Namespace) -> list[tuple[Text, ...]]:
                 f"line {one.line} of {given.texts} would be compared with line {other.line} of "
                 f"{given.other}: give both files the same lines"
             )
-        if one.name != other.name:
-            _say(f"{one.name!r} is compared with {other.name!r}")
+        if one.given != other.given:
+            raise ValueError(
+                f"line {one.line} of {given.texts} has another {given.context} than line {other.line} of "
+                f"{given.other}"
+            )
+    if named := [(one.name, other.name) for one, other in pairs if one.name != other.name]:
+        _say(f"{len(named)} pairs have two names: {named[0][0]!r} is compared with {named[0][1]!r}")
     return [*pairs]
 
 
@@ -214,39 +215,43 @@ def _read_questions(given: argparse.Namespace) -> list[tuple[Text, ...]]:
     """The answers to each question. Raises ValueError: columns that are no answers, no right one."""
     if len(given.columns) < 2:
         raise ValueError("--columns names the answers of a question: give at least two")
-    found = _source(given, given.texts).texts(given.columns, given=given.context)
+    source = _source(given, given.texts)
+    found = source.texts(given.columns, given=given.context)
+    given.columns = source.keys
+    given.right, given.group = (name and source.named(name) for name in (given.right, given.group))
     for name in (given.right, given.group):
-        if name not in (None, *given.columns) and name not in found[0][0].beside:
-            raise ValueError(
-                f"{given.texts} has no other column {name!r}, but {', '.join(found[0][0].beside)}"
-            )
-    return found if given.right is None else _with_right(given, found)
+        if name in found[0][0].beside or name is None or name == given.right in source.keys:
+            continue
+        raise ValueError(f"{name} of {given.texts} is read as a text: name another column")
+    if given.right is None:
+        return found
+    if given.right in source.keys:
+        places = [source.keys.index(given.right) + 1] * len(found)
+    else:
+        places = _right(given, found)
+    return [
+        tuple(text._replace(beside={**text.beside, "right": place}) for text in texts)
+        for texts, place in zip(found, places, strict=True)
+    ]
 
 
-def _with_right(
-    given: argparse.Namespace, questions: list[tuple[Text, ...]]
-) -> list[tuple[Text, ...]]:
-    """Questions whose `right` column says which answer is right, from 1. Raises ValueError: it does not say."""
-    labels = [str(texts[0].beside.get(given.right, given.right)) for texts in questions]
+def _right(given: argparse.Namespace, questions: list[tuple[Text, ...]]) -> list[int]:
+    """Which answer a column says is right, from 1: by number, letter, column or text. Raises ValueError."""
+    labels = [str(texts[0].beside.get(given.right)).strip() for texts in questions]
     numbers = {int(label) for label in labels if label.isdecimal()}
-    count = len(given.columns)
-    if numbers and not (0 in numbers) ^ (count in numbers):
-        raise ValueError(
-            f"column {given.right} does not say whether answers are counted from 0 or from 1"
-        )
-    first = 0 if 0 in numbers else 1
-    found = []
+    count, found = len(given.columns), list[int]()
+    first = None if (0 in numbers) == (count in numbers) else int(0 not in numbers)
     for texts, label in zip(questions, labels, strict=True):
-        names = [*given.columns], [text.text for text in texts], [*"ABCDEFGHIJ"[:count]]
-        numbered = [str(k) for k in range(first, first + count)]
-        places = [each.index(label) + 1 for each in (numbered, *names) if label in each]
-        if not places:
-            raise ValueError(
-                f"line {texts[0].line}: {label!r} in {given.right} is none of the answers"
-            )
-        found.append(
-            tuple(text._replace(beside={**text.beside, "right": places[0]}) for text in texts)
-        )
+        ways = [*"ABCDEFGHIJ"[:count]], given.columns, [text.text.strip() for text in texts]
+        places = {way.index(label) + 1 for way in ways if label in way}
+        if label.isdecimal() and first is not None and 0 <= int(label) - first < count:
+            places.add(int(label) - first + 1)
+        if len(places) != 1:
+            why = "none of the answers" if not places else "more than one of the answers"
+            if label.isdecimal() and first is None and not places:
+                why = "a number, and whether answers are counted from 0 or from 1 is not clear"
+            raise ValueError(f"line {texts[0].line}: {label!r} in {given.right} is {why}")
+        found += places
     return found
 
 
@@ -255,19 +260,32 @@ def _read_variants(given: argparse.Namespace) -> list[tuple[Text, ...]]:
     wild = replace(_source(given, given.texts), format=None).texts()
     if len(wild) > 1:
         raise ValueError(f"{given.texts} holds {len(wild)} texts: give one wild type")
-    found = _source(given, given.other).texts(given.columns)
-    for [mutant] in found:
-        value = mutant.beside.get(given.measured, "") if given.measured else ""
-        try:
-            float(value or 0)
-        except ValueError:
-            raise ValueError(
-                f"line {mutant.line}: {given.measured} is {value!r}, no number"
-            ) from None
-    if given.measured and given.measured not in found[0][0].beside:
-        columns = ", ".join(found[0][0].beside)
-        raise ValueError(f"{given.other} has no other column {given.measured!r}, but {columns}")
+    source = _source(given, given.other)
+    found = source.texts(given.columns)
+    if names := [name for name in source.known if is_mutant(name)]:
+        raise ValueError(
+            f"{given.other} names a column {names[0]}, which is a mutant: say --no-header"
+        )
+    given.columns = source.keys
+    given.measured = given.measured and source.named(given.measured)
+    if given.measured in source.keys:
+        raise ValueError(
+            f"{given.measured} of {given.other} is read as a text: name another column"
+        )
+    for [mutant] in found if given.measured else []:
+        value = mutant.beside.get(given.measured)
+        if _value(value) is None and str(value).strip().lower() not in MISSING:
+            raise ValueError(f"line {mutant.line}: {given.measured} is {value!r}, no number")
     return [(mutant, wild[0][0]) for [mutant] in found]
+
+
+def _value(cell: Any) -> float | None:
+    """A measured value; None where there is none that is finite."""
+    try:
+        found = float(cell)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
 
 
 def _in_words(message: str) -> str:
@@ -291,23 +309,32 @@ def _launched() -> tuple[int, int]:
 def _check_options(given: argparse.Namespace) -> None:
     """Refuse options that another makes idle. Raises ValueError."""
     usual = given.measure.__kwdefaults__
+    numbers = {"num_sizes": "sizes", "num_masks": "masks", "num_passes": "passes", "level": "level"}
     said = {
-        name
-        for name in ("sizes", "masks", "passes")
-        if f"num_{name}" in usual and getattr(given, f"num_{name}") != usual[f"num_{name}"]
+        name for key, name in numbers.items() if key in usual and getattr(given, key) != usual[key]
     }
-    if given.measure is score_corpus and given.error is None and "passes" in said:
-        raise ValueError(
-            "--passes bounds what --error takes: give that too, or --sizes and --masks instead"
-        )
-    if given.error is not None and said & {"sizes", "masks"}:
-        raise ValueError("--error takes the place of --sizes and --masks: leave them out")
-    if given.windows and not given.single:
-        raise ValueError("--windows reads texts for --pseudo-log-likelihood alone: give that too")
-    if given.single and (given.curve or given.error is not None or given.num_orders):
-        raise ValueError(
-            "--pseudo-log-likelihood leaves out areas: leave out --curve, --error and --orders"
-        )
+    scores = given.measure is score_corpus
+    areas = bool(given.areas) if given.measure is variants_corpus else not given.single
+    wrong = {
+        "--passes bounds what --error takes: give that too, or --sizes and --masks instead": scores
+        and given.error is None
+        and "passes" in said,
+        "--error takes the place of --sizes and --masks: leave them out": given.error is not None
+        and said & {"sizes", "masks"},
+        "--windows reads texts for --pseudo-log-likelihood alone: give that too": given.windows
+        and not given.single,
+        "--pseudo-log-likelihood leaves out areas: leave out --curve, --error and --orders": scores
+        and given.single
+        and (given.curve or given.error is not None or given.num_orders),
+        "--passes and --level are of areas, which are not measured: leave them out": not areas
+        and not scores
+        and said,
+        "--group counts which answers are right: say --right too": given.group and not given.right,
+        "say either --resume or --overwrite": given.resume and given.overwrite,
+    }
+    for message, is_wrong in wrong.items():
+        if is_wrong:
+            raise ValueError(message)
 
 
 def _check_paths(given: argparse.Namespace, output: Output) -> None:
@@ -362,8 +389,8 @@ def _check_device(name: str) -> None:
         raise ValueError(f"--device {name} is not on this machine, which has {there}") from None
 
 
-def _load(given: argparse.Namespace, texts: Sequence[Text]) -> MaskedLM:
-    """The model of a name or folder. Raises ValueError, whatever is wrong with it."""
+def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> MaskedLM:
+    """The model of a name or folder, as it reads the texts. Raises ValueError, whatever is wrong with it."""
     with needs("text"):
         from huggingface_hub.errors import HFValidationError
     if Path(given.model).is_file():
@@ -403,12 +430,33 @@ def _load(given: argparse.Namespace, texts: Sequence[Text]) -> MaskedLM:
         str(each.message) for each in told if each.category is UserWarning
     ):
         _say(message)
+    texts = [text for some in items for text in some]
+    if given.measure is variants_corpus:  # whose first texts are names of mutants
+        texts, names = [items[0][1]], [text for text, _ in items]
+        letters = [name._replace(text=re.sub(r"[\W\d_]", "", name.text)) for name in names]
+        tell_rare(lm.tokenizer, [*texts, *letters], _say)
+    else:
+        tell_rare(lm.tokenizer, texts, _say)
     lm.spaced = is_spaced(lm.tokenizer, texts, given.letters)
-    tell_rare(lm.tokenizer, texts, _say)
+    if given.given or given.context:
+        _tell_of_blanks(lm, texts)
     try:
         return lm.given(given.given) if given.given else lm
     except ValueError as error:
         raise ValueError(f"--given: {error}") from None
+
+
+def _tell_of_blanks(lm: MaskedLM, texts: Sequence[Text]) -> None:
+    """Tell where texts follow another without a blank, and the tokenizer reads one as part of a word."""
+    ways = [
+        lm.tokenizer(blank + texts[0].text, add_special_tokens=False, verbose=False).input_ids
+        for blank in ("", " ")
+    ]
+    if ways[0] != ways[1] and not any(text.text[:1].isspace() for text in texts):
+        _say(
+            "texts follow what is given without a blank, which this tokenizer reads as part of a word: "
+            "begin them with one, unless they go on with a word"
+        )
 
 
 @contextmanager
@@ -423,284 +471,20 @@ def _quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(verbosity)
 
 
-def _number(kind: type, allowed: Callable[[Any], bool], words: str) -> Callable[[str], Any]:
-    """A reader of some numbers, for argparse; words: which."""
-
-    def read(word: str) -> Any:
-        number = kind(word)
-        if not allowed(number):
-            raise argparse.ArgumentTypeError(f"must be {words}, got {word}")
-        return number
-
-    read.__name__ = "number"
-    return read
-
-
-def _at_least(least: int) -> Callable[[str], Any]:
-    return _number(int, lambda number: number >= least, f"at least {least}")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="mptlml", description="The area under the masked pre-training curve."
+    commands: dict[str, tuple[Any, Any, Any]] = {
+        "score": (score_corpus, _read_texts, _summary),
+        "compare": (compare_corpus, _read_pairs, _summary_of_pairs),
+        "choose": (choose_corpus, _read_questions, _summary_of_choices),
+        "variants": (variants_corpus, _read_variants, _summary_of_variants),
+    }
+    usual = dict(device=_usual_device(), revision="main", header=True)
+    return parser(
+        {
+            name: measure.__kwdefaults__ | usual | dict(measure=measure, read=read, summary=summary)
+            for name, (measure, read, summary) in commands.items()
+        }
     )
-    parser.add_argument("--version", action="version", version=f"mptlml {__version__}")
-    commands = parser.add_subparsers(required=True)
-    score = commands.add_parser("score", help="score the texts of a file")
-    pairs = commands.add_parser("compare", help="say of pairs of texts which is likelier")
-    questions = commands.add_parser("choose", help="say which of several answers is likeliest")
-    variants = commands.add_parser("variants", help="score mutants of a sequence")
-    every = (score, pairs, questions, variants)
-    for one in every:
-        one.set_defaults(
-            other=None,
-            curve=None,
-            error=None,
-            single=False,
-            windows=False,
-            num_orders=0,
-            item=tuple,
-            columns=None,
-        )
-    score.set_defaults(
-        measure=score_corpus, read=_read_texts, summary=_summary, item=lambda texts: texts[0]
-    )
-    pairs.set_defaults(measure=compare_corpus, read=_read_pairs, summary=_summary_of_pairs)
-    questions.set_defaults(measure=choose_corpus, read=_read_questions, summary=_summary_of_choices)
-    variants.set_defaults(
-        measure=variants_corpus, read=_read_variants, summary=_summary_of_variants, truncate=False
-    )
-    for one in every:
-        one.set_defaults(**one.get_default("measure").__kwdefaults__)
-    _add_files(score, pairs)
-    _add_questions(questions)
-    _add_variants(variants)
-    _add_measures(score, pairs, questions, variants)
-    for one in every:
-        _add_reading(one)
-        _add_network(one)
-    _add_flags(score, pairs, questions, variants)
-    return parser
-
-
-def _add_files(score: argparse.ArgumentParser, pairs: argparse.ArgumentParser) -> None:
-    score.add_argument(
-        "texts",
-        type=Path,
-        help="one text per line, a table (.csv, .tsv: with --column), JSON lines (.jsonl: with --column) or "
-        "FASTA, in UTF-8, also gzipped; - is the standard input",
-    )
-    score.add_argument(
-        "--column",
-        nargs=1,
-        dest="columns",
-        help="the column or field that holds the texts, by name or by number from 1",
-    )
-    pairs.add_argument(
-        "texts", type=Path, help="the first texts, as for score; or a table of pairs"
-    )
-    pairs.add_argument(
-        "other", type=Path, nargs="?", help="the second texts, in the order of the first"
-    )
-    pairs.add_argument(
-        "--columns",
-        nargs=2,
-        help="of a table of pairs, or one of each file, by name or by number (default: all, where there are two)",
-    )
-    score.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        help="where scores go, one line of JSON per text, whose `line` is that of the file of "
-        "texts, from 1; their settings go beside it",
-    )
-    pairs.add_argument(
-        "-o", "--output", type=Path, help="where the comparisons go, one line of JSON per pair"
-    )
-    score.add_argument(
-        "--curve", type=Path, help=f"draw the mean curve into this file ({', '.join(PICTURES)})"
-    )
-
-
-def _add_questions(one: argparse.ArgumentParser) -> None:
-    one.add_argument("texts", type=Path, help="a table or JSON lines, one question per row")
-    one.add_argument(
-        "--columns", nargs="+", required=True, help="of the answers, by name or by number"
-    )
-    one.add_argument(
-        "--right",
-        help="the right answer: one of the columns, or the column that says its number, letter or text",
-    )
-    one.add_argument("--group", help="a column by which the right answers are counted")
-    one.add_argument(
-        "-o", "--output", type=Path, help="where the choices go, one line of JSON per question"
-    )
-
-
-def _add_variants(one: argparse.ArgumentParser) -> None:
-    one.add_argument("texts", type=Path, help="the wild type: FASTA, or one line")
-    one.add_argument(
-        "--mutations",
-        type=Path,
-        dest="other",
-        required=True,
-        help="a table or JSON lines of mutants such as E1A:V2G; one per line where it is no table",
-    )
-    one.add_argument(
-        "--column",
-        nargs=1,
-        dest="columns",
-        help="of the mutants (default: where there is one column alone)",
-    )
-    one.add_argument("--measured", help="a column of measured values, to which scores are compared")
-    one.add_argument(
-        "--offset",
-        type=int,
-        help="the number of the wild type's first letter (default %(default)s)",
-    )
-    one.add_argument(
-        "-o", "--output", type=Path, help="where the scores go, one line of JSON per mutant"
-    )
-
-
-def _add_measures(*every: argparse.ArgumentParser) -> None:
-    score, pairs, *more = every
-    orders = _number(int, lambda number: number == 0 or number > 1, "0 or at least 2")
-    for one, name, read, what in (
-        (score, "sizes", _at_least(2), "mask sizes per text, at least 2"),
-        (score, "masks", _at_least(1), "masks per size, at least 1"),
-        (score, "orders", orders, "random orders per text, 0 or at least 2, each a pass per token"),
-        (
-            score,
-            "passes",
-            _at_least(65),
-            "with --error, most passes for the area of a text, at least 65",
-        ),
-        (
-            pairs,
-            "passes",
-            _at_least(LEAST_PASSES),
-            f"most passes for a pair, at least {LEAST_PASSES}",
-        ),
-        *(
-            (
-                one,
-                "passes",
-                _at_least(LEAST_PASSES),
-                f"most passes to compare two, at least {LEAST_PASSES}",
-            )
-            for one in more
-        ),
-    ):
-        one.add_argument(
-            f"--{name}",
-            type=read,
-            dest=f"num_{name}",
-            metavar="N",
-            help=f"{what} (default %(default)s)",
-        )
-    score.add_argument(
-        "--error",
-        type=_number(float, lambda number: 0 < number < math.inf, "above 0"),
-        help="measure each area to about this standard error, in nats per text, in place of "
-        "--sizes and --masks",
-    )
-    for one in (pairs, *more):
-        one.add_argument(
-            "--level",
-            type=_number(float, lambda number: 0 < number < 1, "between 0 and 1"),
-            help="when a sign is sure (default %(default)s)",
-        )
-
-
-def _add_reading(one: argparse.ArgumentParser) -> None:
-    one.add_argument(
-        "--format",
-        choices=FORMATS,
-        help="how files are read (default: as they are called, or begin)",
-    )
-    one.add_argument(
-        "--letters",
-        choices=LETTERS,
-        help="whether the tokenizer reads letters together or one by one (default: as it knows sequences, "
-        "and other texts as they stand)",
-    )
-    one.add_argument("--context", help="the column of a text that stands before, as --given does")
-
-
-def _add_network(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--model", required=True, help="name or folder of a masked language model")
-    one.add_argument("--seed", type=_at_least(0), help="of the random masks (default %(default)s)")
-    one.add_argument(
-        "--no-header",
-        action="store_false",
-        dest="header",
-        help="the first line of a table does not name its columns",
-    )
-    one.add_argument(
-        "--given",
-        help="a text that stands before each text and is seen, not scored; texts "
-        "follow it as they stand, with the space that some tokenizers want",
-    )
-    one.add_argument("--mask-token", help="its spelling or id, where the tokenizer does not say it")
-    one.add_argument("--revision", default="main", help="branch, tag or commit of a model by name")
-    one.add_argument(
-        "--device",
-        default=_usual_device(),
-        help="cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)",
-    )
-    one.add_argument(
-        "--batch-tokens", type=_at_least(1), help="most tokens in a pass: bounds the memory"
-    )
-
-
-def _add_flags(*every: argparse.ArgumentParser) -> None:
-    score, pairs, questions, variants = every
-    flags: list[tuple[Any, str, str]] = [
-        (score, "tokens", "write a score of each token, with its spelling"),
-        (score, "pseudo-log-likelihood", "measure this alone, by a pass per token"),
-        (
-            score,
-            "windows",
-            "with it, predict a token of a text that is too long from what is around it",
-        ),
-        (pairs, "area-alone", "leave out the two other scores, two passes per token each"),
-        (questions, "pseudo-log-likelihood", "measure this alone, by a pass per token"),
-        (variants, "pseudo-log-likelihood", "measure this too, by a pass per token of each mutant"),
-        (variants, "areas", "compare the area of each mutant with that of the wild type"),
-        *((one, "bfloat16", BFLOAT16) for one in every),
-    ]
-    for one in every:
-        what_exists = one.add_mutually_exclusive_group()
-        flags += [
-            (what_exists, "resume", "keep what an earlier run wrote, and go on"),
-            (what_exists, "overwrite", "replace what an earlier run has written"),
-            (one, "skip", "leave out texts that cannot be scored, and say which"),
-            *(
-                [
-                    (
-                        one,
-                        "truncate",
-                        "of a text that is too long, score as many tokens as the model takes",
-                    )
-                ]
-                if one is not variants
-                else []
-            ),
-            (one, "quotes", "quotes enclose cells between tabs, as they do between commas"),
-            (one, "float32", "compute in single precision what was saved in half"),
-            (one, "trust-remote-code", "run the code that comes with the model"),
-            (one, "allow-unknown", "score unknown tokens as any other"),
-        ]
-    for group, name, what in flags:
-        names = {"pseudo-log-likelihood": "single", "area-alone": "others"}
-        group.add_argument(
-            f"--{name}",
-            action="store_false" if name == "area-alone" else "store_true",
-            dest=names.get(name, name.replace("-", "_")),
-            help=what,
-        )
 
 
 def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
@@ -781,7 +565,10 @@ def _summary_of_choices(given: argparse.Namespace, lines: list[Line]) -> str:
         for field, way in ways.items():
             share = np.mean([line[field] == line["right"] for line in own])
             error = math.sqrt(share * (1 - share) / len(own))
-            said.append(f"  right {way}, {name} ({len(own)}): {share:.1%} +- {error:.1%}")
+            told = f" +- {error:.1%}" if error else ""  # of all or none it would be 0
+            said.append(f"  right {way}, {name} ({len(own)}): {share:.1%}{told}")
+    if ties := sum(any(line[field] is None for field in ways) for line in lines):
+        said.append(f"  ties, likeliest answers that are one to the tokenizer, none chosen: {ties}")
     return "\n".join(said)
 
 
@@ -799,14 +586,12 @@ def _summary_of_variants(given: argparse.Namespace, lines: list[Line]) -> str:
         scores = np.array([line[name] for line in lines])
         said.append(f"  {title:22}{scores.mean():10.2f} +- {scores.std():.2f}")
         if given.measured:
-            values = [line[_field(given.measured)] for line in lines]
-            known = [k for k, value in enumerate(values) if value not in (None, "")]
-            low, rank, high = rank_interval(
-                scores[known], np.array([float(values[k]) for k in known])
-            )
-            said.append(
-                f"    rank correlation with {given.measured} ({len(known)}): {rank:.2f} ({low:.2f} to {high:.2f})"
-            )
+            values = np.array([_value(line.get(_field(given.measured))) for line in lines], float)
+            known = ~np.isnan(values)
+            low, rank, high = rank_interval(scores[known], values[known])
+            ends = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
+            told = "none of too few or equal values" if math.isnan(rank) else f"{rank:.2f}{ends}"
+            said.append(f"    rank correlation with {given.measured} ({known.sum()}): {told}")
     return "\n".join(said)
 
 

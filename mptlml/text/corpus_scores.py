@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from .. import __version__, allocation, draws
 from ..checks import check_count
@@ -161,8 +161,8 @@ def choose_corpus(
     """Write one line for each question, in order: which of its answers is likeliest; return the file's path.
 
     A line holds `answers`, their `pseudo_log_likelihoods`, nats, and the likeliest by these, `likeliest_singly`,
-    by its place from 1; unless `single`, also `chosen` by area, `decided` and `passes` of `pairs.choose`.
-    Options are those of `compare_corpus`.
+    by its place from 1, None where another answer is the same to the tokenizer; unless `single`, also `chosen`
+    by area, `decided` and `passes` of `pairs.choose`. Options are those of `compare_corpus`.
     """
     found = _readable(lm, questions, truncate, left_out)
     heads = [dict(answers=[text.text for text in item.texts]) | _head(item) for item in found]
@@ -299,10 +299,7 @@ def _score(
             dict(windows=max(1, len(ids) - lm.max_tokens + 1)) for ids in some.rows
         ]
     elif error is None or num_passes is None:
-        curves = lm.curves(
-            some, partial(spaced_sizes, count=num_sizes), num_masks=num_masks, generator=own
-        )
-        lines = [_of_curve(lm, ids, curve) for ids, curve in zip(some.rows, curves, strict=True)]
+        lines = _of_curves(lm, some.rows, num_sizes, num_masks, own)
     else:
         areas = lm.areas(some, num_passes, error=error, generator=own)
         lines = [
@@ -337,21 +334,38 @@ def _score(
     return lines
 
 
-def _of_curve(lm: MaskedLM, ids: Tensor, curve: TextCurve) -> Line:
-    """The area of a text, from its curve; a short one is asked under all of its masks."""
-    short = len(ids) <= max(allocation.SHORT, math.log2(curve.scores.size + 1))
-    best = lm.exact_curve(ids) if short else curve
-    check_finite(torch.from_numpy(best.mean))
-    area, unknown = best.area(), curve.quadrature_error
-    return dict(
-        area=area.mean,
-        area_error=None if math.isnan(area.stderr) else area.stderr,
-        quadrature_error=0.0 if short else None if math.isnan(unknown) else unknown,
-        passes=2 ** len(ids) - 1 if short else curve.scores.size,
-        error_reached=None,
-        sizes=best.sizes.tolist(),
-        scores=best.mean.tolist(),
+def _of_curves(
+    lm: MaskedLM, rows: Sequence[Tensor], num_sizes: int, num_masks: int, generator: Generator
+) -> list[Line]:
+    """The areas of texts, from their curves; short ones are asked under all of their masks."""
+    asked = [num_masks * len(spaced_sizes(len(ids), num_sizes)) for ids in rows]
+    short = [
+        len(ids) <= max(allocation.SHORT, math.log2(passes + 1))
+        for ids, passes in zip(rows, asked, strict=True)
+    ]
+    long = [ids for ids, few in zip(rows, short, strict=True) if not few]
+    sizes = partial(spaced_sizes, count=num_sizes)
+    curves = iter(
+        lm.curves(Corpus(long), sizes, num_masks=num_masks, generator=generator) if long else ()
     )
+    lines = []
+    for ids, few, passes in zip(rows, short, asked, strict=True):
+        curve = lm.exact_curve(ids) if few else next(curves)
+        check_finite(torch.from_numpy(curve.mean))
+        area = curve.area()
+        unknown = curve.quadrature_error if isinstance(curve, TextCurve) else 0.0
+        lines.append(
+            dict(
+                area=area.mean,
+                area_error=None if math.isnan(area.stderr) else area.stderr,
+                quadrature_error=None if math.isnan(unknown) else unknown,
+                passes=2 ** len(ids) - 1 if few else passes,
+                error_reached=None,
+                sizes=curve.sizes.tolist(),
+                scores=curve.mean.tolist(),
+            )
+        )
+    return lines
 
 
 def _compare(
@@ -388,17 +402,26 @@ def _choose(
     questions = [items[place].ids for place in unit]
     each = check_finite(lm.pseudo_log_likelihood([ids for ids_of in questions for ids in ids_of]))
     lines: list[Line] = [
-        dict(pseudo_log_likelihoods=scores.tolist(), likeliest_singly=int(scores.argmax()) + 1)
-        for scores in each.split([*map(len, questions)])
+        dict(
+            pseudo_log_likelihoods=scores.tolist(),
+            likeliest_singly=_alone(answers, int(scores.argmax())),
+        )
+        for answers, scores in zip(questions, each.split([*map(len, questions)]), strict=True)
     ]
     if single:
         return lines
     own = draws.seeded(seed, unit[0])
     found = choose(lm, questions, num_passes=num_passes, level=level, generator=own)
     return [
-        line | dict(chosen=one.answer + 1, decided=one.decided, passes=one.passes)
-        for line, one in zip(lines, found, strict=True)
+        line | dict(chosen=_alone(ids, one.answer), decided=one.decided, passes=one.passes)
+        for line, ids, one in zip(lines, questions, found, strict=True)
     ]
+
+
+def _alone(answers: Sequence[Tensor], place: int) -> int | None:
+    """A place from 1; None where another answer has the same tokens, so that nothing is chosen."""
+    same = sum(torch.equal(answers[place], other) for other in answers)
+    return place + 1 if same == 1 else None
 
 
 def _variants(

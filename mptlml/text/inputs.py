@@ -24,9 +24,14 @@ ENDINGS = {
 FORMATS = ("lines", *ENDINGS)
 FOREIGN = {  # how files begin that hold texts, but none that are read here
     r"@.*\n.+\n\+": "FASTQ",
-    r"# STOCKHOLM|CLUSTAL|LOCUS  |HEADER  ": "an alignment or an entry of a data bank",
-    r"<\?xml|<!doctype|<html": "XML or HTML",
+    r"# STOCKHOLM|CLUSTAL|MUSCLE \(|PileUp|!!.._MULTIPLE|#NEXUS|\d+ +\d+\n|LOCUS  |ID   |HEADER  |data_\w+\n": "an "
+    "alignment or an entry of a data bank",
+    r"<[!?]|<(\w+)[^>]*>(?=[^\0]*</\1>)": "XML or HTML",
+    r"\{\\rtf": "RTF",
+    r"# (sent_id|text|newdoc|global)\b": "CoNLL-U",
 }
+# What a line of a sequence holds: letters, gaps and stops.
+SEQUENCE_LINE = re.compile(r"[A-Za-z*.~?\s-]*", re.ASCII)
 
 LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, that is a ValueError
 
@@ -51,7 +56,7 @@ class Source:
     format: one of FORMATS; by default as its name ends, else as it begins. header: whether the first line of
     a table names its columns. quotes: whether quotes enclose cells between tabs, as between commas they do.
     left_out: is told of rows that cannot be used; say: of what was taken in one of several ways. counts: how
-    many texts were `empty`.
+    many texts were `empty`. keys and known: the names of the texts' columns, and of all, once they are read.
     """
 
     path: Path
@@ -61,6 +66,8 @@ class Source:
     left_out: LeftOut | None = None
     say: Callable[[str], None] = lambda _: None
     counts: Counter[str] = field(default_factory=Counter)
+    keys: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
 
     def texts(
         self, columns: Sequence[str] | None = None, *, count: int = 1, given: str | None = None
@@ -69,31 +76,37 @@ class Source:
 
         columns: by their names, else by their numbers from 1; by default all, where there are `count`.
         given: the column of what stands before the texts of a row. A row whose only text is empty is left
-        out. Raises ValueError: nothing to be read, no such column, a row that does not fit, not UTF-8;
-        OSError.
+        out. Raises ValueError: nothing to be read, no such column, one for two purposes, a row that does not
+        fit, not UTF-8; OSError.
         """
         found: list[tuple[Text, ...]] = []
         keys: list[str] = []
         texts: list[Any]
         for line, name, cells in self._rows(columns is not None or count > 1):
             if not keys:
-                before_key = self._keys([*cells], given and [given], 0)
-                rest = [name for name in cells if name not in before_key]
-                keys = (
-                    self._keys([*cells], columns, 0) if columns else self._keys(rest, None, count)
-                ) + before_key
+                self.known = [*cells]
+                before = [self.named(given)] if given else []
+                rest = [name for name in cells if name not in before]
+                if not columns and count != len(rest):
+                    self.named(None)
+                self.keys = [self.named(column) for column in columns or rest]
+                keys = self.keys + before
+                if len({*keys}) < len(keys):
+                    raise ValueError(f"{self.path}: {', '.join(keys)} names a column twice")
             texts = [cells.get(key) for key in keys]
             if wrong := [
                 key for key, text in zip(keys, texts, strict=True) if not isinstance(text, str)
             ]:
                 self.leave(f"line {line} of {self.path} has no text in {wrong[0]}")
                 continue
-            before: str = texts.pop() if given else ""
+            stands_before: str = texts.pop() if given else ""
             if len(texts) == 1 and not texts[0].strip():
                 self.counts["empty"] += 1
                 continue
             beside = {key: value for key, value in cells.items() if key not in keys}
-            found.append(tuple(Text(line, text.rstrip(), name, before, beside) for text in texts))
+            found.append(
+                tuple(Text(line, text.rstrip(), name, stands_before, beside) for text in texts)
+            )
         if not found:
             raise ValueError(f"{self.path} holds no text")
         return found
@@ -104,22 +117,27 @@ class Source:
             raise ValueError(message)
         self.left_out(message)
 
-    def _keys(self, known: list[str], columns: Sequence[str] | None, count: int) -> list[str]:
-        """The names of columns that are meant by name or number. Raises ValueError: there is none such."""
-        if columns is None and count in (0, len(known)):
-            return known[:count]
-        numbers = {str(place): name for place, name in enumerate(known, 1)}
-        keys = [name if name in known else numbers.get(name) for name in columns or [""]]
-        if None in keys:
-            raise ValueError(f"{self.path} has the columns {', '.join(known)}: say which is meant")
-        return [key for key in keys if key is not None]
+    def named(self, column: str | None) -> str:
+        """The name of a column that is meant by its name, or else by its number. Raises ValueError: none."""
+        numbers = {str(place): name for place, name in enumerate(self.known, 1)}
+        if column in self.known:
+            return column
+        if column not in numbers:
+            names = [name if name == name.strip() != "" else repr(name) for name in self.known]
+            if column is None:
+                raise ValueError(
+                    f"{self.path} has the columns {', '.join(names)}: say which is meant"
+                )
+            raise ValueError(f"{self.path} has no column {column!r}, but {', '.join(names)}")
+        return numbers[column]
 
     def _rows(self, table: bool) -> Iterator[tuple[int, str | None, dict[str, Any]]]:
         """The line of each row, its name, and its cells by their columns; blank rows are counted."""
         content = _content(self.path)
         kind = self._format(content, table)
         if kind == "fasta":
-            yield from ((each.line, each.name, {"text": each.text}) for each in _sequences(content))
+            records = _sequences(self.path, content)
+            yield from ((each.line, each.name, {"text": each.text}) for each in records)
         elif kind == "lines":
             yield from (
                 (line, None, {"text": text})
@@ -140,7 +158,7 @@ class Source:
         found = _looks_like(content)
         if found not in FORMATS or named not in (None, found) and found != "lines":
             raise ValueError(
-                f"{self.path} looks like {found}{f', not {named}' if named else ''}: "
+                f"{self.path} looks like {found}{f', not {named}' if named and found in FORMATS else ''}: "
                 f"say how it is to be read, by --format {', '.join(FORMATS)}"
             )
         if named is None and found == "lines" and table:
@@ -152,7 +170,7 @@ class Source:
 
     def _table(self, content: str, kind: str) -> Iterator[tuple[int, dict[str, str]]]:
         """The rows of a table that are not blank, whole. Raises ValueError: it is none, or a row is too long."""
-        first = content.lstrip("\r\n").split("\n")[0]
+        first = content.lstrip("\n").split("\n")[0]
         mark = "\t" if kind == "tsv" else "," if "," in first or ";" not in first else ";"
         quoted = kind == "csv" or self.quotes
         read = csv.reader(
@@ -215,14 +233,19 @@ def _looks_like(content: str) -> str:
     if first.startswith(">"):
         return "fasta"
     if first.startswith(("{", "[")):
-        if isinstance(_json(first), dict):
+        whole = _json(content)
+        if isinstance(_json(first), dict) or whole and _are_objects(whole):
             return "jsonl"
-        if isinstance(_json(content), list | dict):
-            return "one JSON value over several lines, and not one per line"
+        if isinstance(_json(first), list) or whole is not None:
+            return "JSON, and neither one object per line nor a list of objects"
     tabs = {line.count("\t") for line in content.split("\n") if line.strip()}
     if others and len(tabs) == 1 and tabs != {0}:
         return "tsv"
-    return "csv" if re.fullmatch(r'[\w".-]+(,[\w".-]+)+\r?', first) else "lines"
+    return "csv" if re.fullmatch(r'[\w".-]+(,[\w".-]+)+', first) else "lines"
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _json(text: str) -> Any:
@@ -233,7 +256,10 @@ def _json(text: str) -> Any:
 
 
 def _objects(path: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of JSON lines. Raises ValueError: a line that is none."""
+    """The objects of JSON lines, or of a list, by their places. Raises ValueError: a line that is none."""
+    if content.lstrip().startswith("[") and _are_objects(_json(content)):
+        yield from enumerate(_json(content), 1)
+        return
     for line, text in enumerate(content.split("\n"), 1):
         if text.strip():
             cells = _json(text)
@@ -243,31 +269,43 @@ def _objects(path: Path, content: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _content(path: Path) -> str:
-    """A whole file. Raises ValueError: not UTF-8, or a damaged archive; OSError."""
+    """A whole file, whose lines end in \\n. Raises ValueError: no text in UTF-8, a damaged archive; OSError."""
     raw = sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
     try:
         if raw.startswith(b"\x1f\x8b"):
             raw = gzip.decompress(raw)
-        return raw.decode("utf-8-sig")  # with or without a mark of the byte order
+        text = raw.decode("utf-8").replace(
+            "\ufeff", ""
+        )  # marks of the byte order, also of joined files
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is a damaged archive: {error}") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a text file in UTF-8: {error}") from None
+    if "\0" in text:
+        raise ValueError(f"{path} is not a text file in UTF-8: it holds characters of number 0")
+    return re.sub("\r\n?", "\n", text)
 
 
-def _sequences(content: str) -> Iterator[Text]:
-    """The records of FASTA, each by the first word after its >. Raises ValueError: text before the first."""
+def _sequences(path: Path, content: str) -> Iterator[Text]:
+    """The records of FASTA, each by the first word after its >; lines of ; are comments.
+
+    Raises ValueError: text before the first, what is no letter, gap or stop.
+    """
     record = None
-    for number, line in enumerate(io.StringIO(content, newline=None), 1):
+    for number, line in enumerate(content.split("\n"), 1):
         if line.startswith(">"):
             if record:
                 yield record
             record = Text(number, "", next(iter(line[1:].split()), ""))
-        elif record:
+        elif line.strip() and not line.startswith(";"):
+            if not record:
+                raise ValueError(
+                    f"line {number} of {path} is no FASTA: a sequence begins with a line of > and its name"
+                )
+            if wrong := SEQUENCE_LINE.sub("", line):
+                raise ValueError(
+                    f"line {number} of {path}: {wrong[0]!r} is no letter of a sequence"
+                )
             record = record._replace(text=record.text + "".join(line.split()))
-        elif line.strip():
-            raise ValueError(
-                f"line {number} is no FASTA: a sequence begins with a line of > and its name"
-            )
     if record:
         yield record

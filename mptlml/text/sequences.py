@@ -10,6 +10,9 @@ LETTERS = ("joined", "spaced")
 # Of texts without blanks: capitals, bases, or more letters than a word has.
 SEQUENCE = re.compile(r"[A-Z*.-]+|[ACGTUNacgtun]+|[A-Za-z*.-]{25,}", re.ASCII)
 BASES, RESIDUES = frozenset("ACGTU"), frozenset("ACDEFGHIKLMNPQRSTVWY")
+THREE = "Ala Cys Asp Glu Phe Gly His Ile Lys Leu Met Asn Pro Gln Arg Ser Thr Val Trp Tyr Ter"
+NAMES = dict(zip(THREE.split(), "ACDEFGHIKLMNPQRSTVWY*", strict=True))
+MUTANT = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*=])")
 
 
 def is_spaced(tokenizer: Any, texts: Sequence[Text], letters: str | None) -> bool:
@@ -47,29 +50,39 @@ def are_sequences(texts: Sequence[Text]) -> bool:
 
 
 def tell_rare(tokenizer: Any, texts: Sequence[Text], say: Callable[[str], None]) -> None:
-    """Tell of letters that a tokenizer knows, and that stand for no one residue or base: they are hardly trained."""
+    """Tell of letters that a tokenizer knows, and that are none of 20 residues or 4 bases: they are hardly trained."""
     if not are_sequences(texts):
         return
     whole = {letter for text in texts for letter in text.text.upper() if not letter.isspace()}
     known = BASES if len(whole - BASES - set("N*.-")) == 0 else RESIDUES
-    for letter in sorted((whole - known) & tokenizer.get_vocab().keys()):
-        lines = [text.line for text in texts if letter in text.text.upper()]
+    if rare := sorted((whole - known) & tokenizer.get_vocab().keys()):
+        lines = [text.line for text in texts if {*rare} & {*text.text.upper()}]
         say(
-            f"{letter!r} stands for no one residue or base, and is scored as any letter, though networks hardly met "
-            f"it in training: in {len(lines)} texts, first on line {lines[0]}"
+            f"{', '.join(rare)}: none of the 20 residues or 4 bases, and scored as any letter, though networks "
+            f"hardly met them in training: in {len(lines)} texts, first on line {lines[0]}"
+        )
+    long = min(len(text.text) for text in texts) > 9
+    if known is BASES and long and tokenizer.get_vocab().keys() >= RESIDUES - BASES:
+        say(
+            "the sequences hold bases alone, and the tokenizer has the letters of residues: is it that of proteins?"
         )
 
 
+def is_mutant(text: str) -> bool:
+    """Whether a text names substitutions, as `mutated` reads it."""
+    parts = _parts(text)
+    return bool(parts) and all(map(MUTANT.fullmatch, parts))
+
+
 def mutated(wild: str, mutant: str, offset: int = 1) -> str:
-    """The wild type with the substitutions of a mutant such as E1A:V2G; "WT" has none.
+    """The wild type with the substitutions of a mutant such as E1A:V2G or p.Glu1Ala; "WT" has none.
 
     offset: the number of the wild type's first letter. Raises ValueError: what is no substitution, another
     letter in the wild type, a number outside of it, two substitutions of one letter.
     """
-    letters, parts = [*wild], re.split(r"[:;,/+\s]+", mutant.strip())
-    seen = set()
-    for part in [] if mutant.strip().strip("_").upper() == "WT" else parts:
-        found = re.fullmatch(r"(\D)(\d+)(\D)", part)
+    letters, seen = [*wild], set()
+    for part in _parts(mutant):
+        found = MUTANT.fullmatch(part)
         if not found:
             raise ValueError(f"{part!r} is no substitution such as E1A")
         old, number, new = found[1], int(found[2]), found[3]
@@ -84,5 +97,14 @@ def mutated(wild: str, mutant: str, offset: int = 1) -> str:
                 f"{'and is replaced twice' if place in seen else 'so the first letter may have another number'}"
             )
         seen.add(place)
-        letters[place] = new
+        letters[place] = old if new == "=" else new
     return "".join(letters)
+
+
+def _parts(mutant: str) -> list[str]:
+    """The substitutions of a mutant, residues by one letter; none of the wild type."""
+    text = re.sub(r"p\.|[][()]", "", mutant.strip())
+    text = re.sub("[A-Z][a-z]{2}", lambda found: NAMES.get(found[0], found[0]), text)
+    if text.strip("_").upper() == "WT" or text == "=":
+        return []
+    return re.split(r"[:;,/+_\s]+", text)
