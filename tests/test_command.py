@@ -104,7 +104,7 @@ EARLY = [  # told before a model is loaded
     (["empty.txt"], "empty.txt holds no text"),
     ([LATIN], "latin.txt is not a text file in UTF-8"),
     (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
-    (["all.csv", "--column", "tekst"], "all.csv has no column 'tekst', but id, text"),
+    (["all.csv", "--column", "words"], "all.csv has no column 'words', but id, text"),
     (["all.csv", "--column", "0"], "all.csv has no column '0', but id, text"),
     (["all.csv", "--column", "3"], "all.csv has no column '3', but id, text"),
     (["p.tsv", "--columns", "1", "3"], "p.tsv has no column '3', but the mat, the cat"),

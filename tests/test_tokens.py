@@ -13,7 +13,8 @@ from fakes import random_network
 
 from mptlml import exact_curve
 from mptlml.testing import check_model
-from mptlml.text import FromLogits, MaskedLM
+from mptlml.text import FromLogits, MaskedLM, command
+from mptlml.text.results import read_results
 from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch
@@ -155,15 +156,21 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
         FromLogits(lambda ids: net(torch.zeros(1, 5).long()).logits, 8, 3)
 
 
+@pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"])
 def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
-    folder, lm, tmp_path, monkeypatch
+    folder, lm, tmp_path, monkeypatch, kind
 ):
-    """A diffusion network without an attention mask: right for texts of one length, and of several."""
+    """A diffusion network without an attention mask: right for texts of one length, and of several.
+
+    As LLaDA comes, under another class and with a tokenizer that has no mask; the command says what it wants.
+    """
     monkeypatch.setattr(
         "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
     )
     monkeypatch.syspath_prepend(tmp_path / "modules")
-    lm.tokenizer.save_pretrained(tmp_path)
+    tokenizer, masked = copy.deepcopy(lm.tokenizer), kind == "AutoModelForMaskedLM"
+    tokenizer.mask_token = "[MASK]" if masked else None
+    tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
     made = network(vocab_size=lm.network.vocab_size)
     made.save_pretrained(tmp_path)
@@ -171,15 +178,30 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
         "model_type": "small_diffusion",
         "vocab_size": lm.network.vocab_size,
         "architectures": ["Network"],
-        "auto_map": {"AutoConfig": "network.Settings", "AutoModelForMaskedLM": "network.Network"},
+        "auto_map": {"AutoConfig": "network.Settings", kind: "network.Network"},
     }
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="trust_remote_code|contains custom code"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
-    net = MaskedLM.from_pretrained(str(tmp_path), local_files_only=True, trust_remote_code=True)
+    net = MaskedLM.from_pretrained(
+        str(tmp_path), trust_remote_code=True, mask_token=None if masked else "[MASK]"
+    )
     own, texts = MaskedLM(made, lm.tokenizer), ["the cat sat", "a dog ran on the mat"]
     alone = [own.pseudo_log_likelihood([text]).item() for text in texts]
     assert net.pseudo_log_likelihood(texts).tolist() == pytest.approx(alone, abs=1e-5)
+    (tmp_path / "t.txt").write_text("\n".join(texts))
+    words = ["score", str(tmp_path / "t.txt"), "--model", str(tmp_path), "--pseudo-log-likelihood"]
+    words += ["-o", str(tmp_path / "s.jsonl")]
+    with pytest.raises(SystemExit, match="cannot be used: .*(code.*--trust-remote-code|no mask)"):
+        command.main(words)
+    words += ["--trust-remote-code"]
+    if not masked:
+        with pytest.raises(SystemExit, match="has no mask token.*name the token by --mask-token"):
+            command.main(words)
+        words += ["--mask-token", "[MASK]"]
+    command.main(words)
+    found = read_results(tmp_path / "s.jsonl")
+    assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(alone, abs=1e-5)
 
 
 def timed(base):

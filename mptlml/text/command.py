@@ -425,6 +425,8 @@ def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> Maske
         nowhere = not Path(given.model).is_dir() and isinstance(error, OSError | HFValidationError)
         where = "it is no folder here, and no model of this name was found: " if nowhere else ""
         why = next(iter(str(error).splitlines()), type(error).__name__)
+        if "trust_remote_code" in str(error):
+            why = "it comes with code of its own, which --trust-remote-code would run"
         raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
     for message in dict.fromkeys(
         str(each.message) for each in told if each.category is UserWarning
