@@ -345,9 +345,7 @@ def _of_curves(
     ]
     long = [ids for ids, few in zip(rows, short, strict=True) if not few]
     sizes = partial(spaced_sizes, count=num_sizes)
-    curves = iter(
-        lm.curves(Corpus(long), sizes, num_masks=num_masks, generator=generator) if long else ()
-    )
+    curves = iter(lm.curves(long, sizes, num_masks=num_masks, generator=generator) if long else ())
     lines = []
     for ids, few, passes in zip(rows, short, asked, strict=True):
         curve = lm.exact_curve(ids) if few else next(curves)
