@@ -12,7 +12,6 @@ by their mean over tokens. About 15 minutes. minicons needs transformers 4, so P
 
 import json
 import math
-import resource
 import subprocess
 import sys
 import tempfile
@@ -137,7 +136,13 @@ def alone(folder, network, score, tool):
     place = Path(folder, network)
     ask = TOOLS[tool](str(place), json.loads((place / "texts.json").read_text()), score)
     before, scores = time.process_time(), ask()
-    seconds, most = time.process_time() - before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = time.process_time() - before
+    # of this process alone: getrusage's peak is that of the parent where this was started from a larger one
+    [most] = [
+        int(line.split()[1])
+        for line in Path("/proc/self/status").read_text().splitlines()
+        if line.startswith("VmHWM")
+    ]
     which = "" if tool == "loop" else version(tool)
     print(json.dumps([which, scores, seconds, most / 1024]))
 

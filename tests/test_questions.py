@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -225,6 +227,28 @@ def test_a_mutant_is_no_header_and_a_value_that_is_none_is_not_compared(here, ca
     rank = stats.spearmanr([lines[k]["masked_marginal"] for k in (0, 3, 4)], [1, 3, 2]).statistic
     said = capsys.readouterr().out
     assert f"rank correlation with fitness (3): {rank:.2f}\n" in said and "nan" not in said
+
+
+def test_the_pages_class_answers_the_harness(lm, folder, monkeypatch):
+    """Against a stand-in for lm-evaluation-harness, which is not installed here."""
+    page = Path(__file__).parents[1].joinpath("book", "score_your_own.md").read_text()
+    model = ModuleType("lm_eval.api.model")
+    model.LM = type("LM", (), {})
+    monkeypatch.setitem(sys.modules, "lm_eval.api.model", model)
+    space = {}
+    exec(page.split("```py\n")[1].split("```")[0], space)
+    rows = [("", "the cat"), ("", "a dog"), ("", "the mat"), ("the cat", "sat"), ("the cat", "a")]
+    asked = [
+        SimpleNamespace(task_name="t", doc_id=int(k > 2), args=row) for k, row in enumerate(rows)
+    ]
+    found = space["Areas"](folder).loglikelihood(asked)
+    areas = [(lm.given(one) if one else lm).exact_curve(two).area().mean for one, two in rows]
+    best = [int(np.argmax(areas[:3])), 3 + int(np.argmax(areas[3:]))]
+    assert [k for k, (value, sure) in enumerate(found) if value] == best
+    assert all(sure for _, sure in found)
+    asked[1].args = ("a dog", "a dog")
+    with pytest.raises(ValueError):
+        space["Areas"](folder).loglikelihood(asked)
 
 
 def test_columns_are_named_or_numbered_alike(here, lm):
