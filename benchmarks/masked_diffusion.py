@@ -25,7 +25,7 @@ import torch
 from scipy import stats
 
 from mptlml import chain_rule, draws, random_masks, random_orders
-from mptlml.allocation import areas
+from mptlml.allocation import AreaPlan
 from mptlml.protocol import ask
 from mptlml_book.studies import masked_diffusion as study
 from mptlml_book.studies import real_network
@@ -147,19 +147,16 @@ def passes(name):
     for error in ERRORS:
         for way, value in variance.items():
             yield line(error, way, max(value / error**2, size if way == "orders" else 1))
-        found = areas(
-            lambda _, sizes: table[sizes - 1, rng.integers(MASKS, size=sizes.shape)],
-            np.full(REPEATS, size),
-            10**7,
-            error,
-            generator,
-        )
-        away = found.mean - table.mean(1).sum()
-        covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
+        plan = AreaPlan([size] * REPEATS, 10**7, error)
+        while len((masks := plan.next(generator)).row):
+            plan.tell(table[masks.size - 1, rng.integers(MASKS, size=masks.size.shape)])
+        found = plan.estimates()
+        away = found.mean.numpy() - table.mean(1).sum()
+        covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr.numpy()
         yield line(
             error,
             "error=",
-            found.draws.mean(),
+            found.passes.double().mean().item(),
             (away**2).mean() ** 0.5,
             away.mean(),
             covered.mean(),

@@ -5,137 +5,173 @@ rounds, each half gives its draws to the blocks in proportion to width x noise (
 is what the *other* half has found: how often a block counts in an average does not follow from its values.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Generator
 
 from . import draws
 from .checks import check_count
+from .curve import RowEstimates
 
 BLOCKS = 8  # of the mask sizes 1..D - 1
 SHORT = 6  # tokens: rows of so many have fewer masks than a pilot has draws
+EXACT = 255  # masks, those of eight tokens: so many are asked rather than a sample
+MOST = 16  # tokens: rows of more are not asked under all masks
 PILOT = 4  # draws of a block in each half before the first round
 GROWTH = 1.5  # the most by which a round multiplies the draws of a half
 EVEN = 0.15  # of all draws, spread over blocks by their width, so that no block that seems quiet is left alone
 PRIOR = 4  # pairs that the neighbouring blocks count as, where the noise of a block is judged
 
-Draw = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+class Pairs(NamedTuple):
+    """Pairs of draws that come next: the row [P] and block [P] of each, and its places in [0, 1), [P, 2]."""
+
+    row: np.ndarray
+    block: np.ndarray
+    place: np.ndarray
 
 
-class Totals(NamedTuple):
-    """For each of N rows [N]: total, its standard error, the degrees of freedom of that, how many draws it
-    took, and whether they were enough.
+class Masks(NamedTuple):
+    """Masks that come next, k for each of the rows [P], which may repeat: their sizes [P, k]."""
+
+    row: np.ndarray
+    size: np.ndarray
+
+
+class Allocation:
+    """Draws from the blocks of rows until each total has a standard error of about `error`, by ask and tell:
+
+        while len((pairs := plan.next(generator)).row):
+            plan.tell(values)  # one for each place, [P, 2]
+
+    width [B, N]: of each block, 0 where a row has no such block; a row takes at most `most` draws (a number or
+    [N]). A pair of places lies in one of equal parts of a block: its difference tells the noise. pilot: draws
+    of a block in each half, even, at first. Raises ValueError: an error that is not above 0.
+
+    With one round after the pilot the total has no bias; with more, how much a half draws also says how well
+    the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
     """
 
-    mean: np.ndarray
-    stderr: np.ndarray
-    dof: np.ndarray
-    draws: np.ndarray
-    reached: np.ndarray
+    def __init__(
+        self, width: np.ndarray, error: float, most: int | np.ndarray, pilot: int = PILOT
+    ) -> None:
+        if not 0 < error < np.inf:
+            raise ValueError(f"error must be a number of nats above 0, got {error!r}")
+        self.width, self.error, self.most = width, error, most
+        # [half, B, N], of pairs: half a squared difference, the mean
+        self.squares, self.sums, self.pairs = np.zeros((3, 2, *width.shape))
+        self.more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), self.pairs.shape)
+        self.reached = np.ones(self.pairs.shape[::2], dtype=bool)  # [half, N]
+
+    def next(self, generator: Generator) -> Pairs:
+        """The pairs of the next round; none where enough are drawn."""
+        more = self.more.ravel()
+        self.cell = np.repeat(np.arange(more.size), more)  # of [half, B, N], for each pair [P]
+        part = np.arange(len(self.cell)) - np.repeat(more.cumsum() - more, more)
+        within = draws.rand((len(self.cell), 2), None, generator).numpy(force=True)
+        places = (within + part[:, None]) / more[self.cell][:, None]
+        _, block, row = np.unravel_index(self.cell, self.more.shape)
+        return Pairs(row, block, places)
+
+    def tell(self, value: np.ndarray) -> None:
+        """The values of the pairs [P, 2] that `next` has named."""
+        for total, new in (
+            (self.squares, np.diff(value)[:, 0] ** 2 / 2),
+            (self.sums, value.mean(1)),
+        ):
+            np.add.at(total.reshape(-1), self.cell, new)
+        self.pairs = self.pairs + self.more
+        # of a half's blocks, as the other half has found it
+        spread = self.width * np.sqrt(_noise(self.squares, self.pairs)[::-1])
+        self.reached = np.less_equal(_variance(spread, self.width, self.pairs), 2 * self.error**2)
+        self.more = _next_pairs(self.width, spread, self.pairs, self.reached, self.error, self.most)
+
+    def estimates(self) -> RowEstimates:
+        """The total of each row; its passes are its draws."""
+        seen = np.maximum(self.pairs, 1)
+        # the variance that each adds to the mean of the halves
+        by_block = self.width**2 * self.squares / seen / (2 * seen) / 4
+        variance = by_block.sum((0, 1))
+        fourth = (by_block**2 / seen).sum((0, 1))
+        dof = np.divide(variance**2, fourth, out=np.full_like(variance, np.inf), where=fourth > 0)
+        mean = (self.width * self.sums / seen).sum((0, 1)) / 2
+        taken = 2 * self.pairs.sum((0, 1)).astype(int)
+        found = mean, np.sqrt(variance), dof, taken, np.all(self.reached, 0)
+        return RowEstimates(*map(torch.from_numpy, found))
 
 
-def areas(
-    ask: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    num_tokens: np.ndarray,
-    num_passes: int,
-    error: float,
-    generator: Generator,
-    limit: np.ndarray | None = None,
-) -> Totals:
-    """The areas under the curves of rows of num_tokens [N], to a standard error of about `error` nats: Totals.
+class AreaPlan:
+    """Which masks tell the areas of rows to a standard error of about `error` nats, by ask and tell:
 
-    ask(rows [P], sizes [P, k]) answers the score under a mask of each size, nats per token [P, k]. Blocks are
-    of sizes 1..D - 1; size D has one mask, which is asked once. A row of 0 tokens has area 0. num_passes: the
-    most for a row, or its `limit` [N]. Raises ValueError: an error that is not above
-    0, or fewer passes than the pilot takes.
+        while len((masks := plan.next(generator)).row):
+            plan.tell(scores)  # the row's score under a mask of each size, nats per token [P, k]
+        plan.estimates({row: area for row in plan.in_full()})  # over all of its masks
+
+    num_tokens [N]; a row of 0 tokens has area 0. The one rule of passes, at most `num_passes` for a row: all
+    masks where these are few; else blocks of sizes 1..D - 1 by `Allocation`, and size D, which has one mask,
+    once. Where all masks and half as many again fit, the sample stops at half, and all are asked if the error
+    was not reached. Raises ValueError: fewer passes than the pilot takes, or all masks of a short row; an error
+    that is not above 0.
     """
-    check_passes(num_passes, error, max(map(least_passes, num_tokens.tolist())))
-    edges = np.round(np.linspace(0, np.maximum(num_tokens - 1, 0), BLOCKS + 1)).astype(int)
-    width = np.diff(edges, axis=0)
 
-    def draw(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
-        first, count = (part[blocks, rows][:, None] for part in (edges + 1, width))
-        return ask(rows, first + np.minimum((places * count).astype(int), count - 1))
+    def __init__(self, num_tokens: Sequence[int], num_passes: int, error: float) -> None:
+        least = max(map(least_passes, num_tokens))
+        self.num_passes = check_count(num_passes, "num_passes", at_least=least)
+        tokens = np.array(num_tokens)
+        self.masks = np.where(tokens <= MOST, np.exp2(np.minimum(tokens, MOST)) - 1, np.inf)
+        self.short = self.masks <= min(num_passes, EXACT)
+        self.tokens = np.where(self.short, 0, tokens)
+        self.edges = np.round(np.linspace(0, np.maximum(self.tokens - 1, 0), BLOCKS + 1)).astype(
+            int
+        )
+        half = (self.masks + 1) / 2
+        most = np.where(half + self.masks <= num_passes, half, num_passes)
+        self.blocks = Allocation(np.diff(self.edges, axis=0), error, most - 1)
+        self.score: np.ndarray | None = None  # of size D
 
-    most = np.minimum(num_passes, np.inf if limit is None else limit) - 1
-    found = allocate(draw, width, error, most, generator=generator)
-    [long] = np.nonzero(num_tokens)
-    found.mean[long] += ask(long, num_tokens[long, None])[:, 0]
-    found.draws[long] += 1
-    return found
+    def next(self, generator: Generator) -> Masks:
+        """The masks of the next round; none where enough are asked."""
+        pairs = self.blocks.next(generator)
+        if len(pairs.row):
+            first = self.edges[pairs.block, pairs.row][:, None] + 1
+            count = self.blocks.width[pairs.block, pairs.row][:, None]
+            steps = np.minimum((pairs.place * count).astype(int), count - 1)
+            return Masks(pairs.row, first + steps)
+        [long] = np.nonzero(self.tokens if self.score is None else [])
+        return Masks(long, self.tokens[long, None])
+
+    def tell(self, score: np.ndarray) -> None:
+        """The scores [P, k] of the masks that `next` has named."""
+        if score.shape[1] == 2:
+            self.blocks.tell(score)
+        else:
+            self.score = score[:, 0]
+
+    def in_full(self) -> list[int]:
+        """The rows that are to be asked under all of their masks, once `next` names no more."""
+        found = self.estimates()
+        fits = self.masks + found.passes.numpy() <= self.num_passes
+        return np.flatnonzero(self.short | ~found.reached.numpy() & fits).tolist()
+
+    def estimates(self, in_full: Mapping[int, float] = MappingProxyType({})) -> RowEstimates:
+        """The area of each row; in_full: those that are known over all masks."""
+        found, long = self.blocks.estimates(), self.tokens > 0
+        if self.score is not None:
+            found.mean[long] += torch.from_numpy(self.score)
+            found.passes[long] += 1
+        for row, area in in_full.items():
+            found.mean[row], found.stderr[row], found.reached[row] = float(area), 0, True
+            found.passes[row] += int(self.masks[row])
+        return found
 
 
 def least_passes(num_tokens: int) -> int:
     """The passes of a pilot for a row of so many tokens, or those of all masks of a short one."""
     return 2**num_tokens - 1 if num_tokens <= SHORT else 2 * PILOT * min(BLOCKS, num_tokens - 1) + 1
-
-
-def check_passes(num_passes: int, error: float, least: int) -> None:
-    """Refuse an error that is not above 0, or fewer passes than the least: ValueError."""
-    if not 0 < error < np.inf:
-        raise ValueError(f"error must be a number of nats above 0, got {error!r}")
-    check_count(num_passes, "num_passes", at_least=least)
-
-
-def allocate(
-    draw: Draw,
-    width: np.ndarray,
-    error: float,
-    most: int | np.ndarray,
-    *,
-    pilot: int = PILOT,
-    generator: Generator,
-) -> Totals:
-    """The total of each row to a standard error of about `error`, in at most `most` draws (a number or [N]): Totals.
-
-    width [B, N]: of each block, 0 where a row has no such block. draw(rows [P], blocks [P], places [P, 2])
-    answers one value for each place in [0, 1) of its block, [P, 2]; a pair of places lies in one of equal
-    parts of a block: its difference tells the noise. pilot: draws of a block in each half, even, at first.
-
-    With one round after the pilot the total has no bias; with more, how much a half draws also says how well
-    the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
-    """
-    # [half, B, N], of pairs: half a squared difference, the mean
-    squares, sums, pairs = np.zeros((3, 2, *width.shape))
-    more = np.broadcast_to(np.where(width > 0, pilot // 2, 0), pairs.shape)
-    reached = np.ones(pairs.shape[::2], dtype=bool)  # [half, N]
-    while more.any():
-        cell, value = _drawn(draw, more, generator)
-        for total, new in ((squares, np.diff(value)[:, 0] ** 2 / 2), (sums, value.mean(1))):
-            np.add.at(total.reshape(-1), cell, new)
-        pairs = pairs + more
-        # of a half's blocks, as the other half has found it
-        spread = width * np.sqrt(_noise(squares, pairs)[::-1])
-        reached = np.less_equal(_variance(spread, width, pairs), 2 * error**2)
-        more = _next_pairs(width, spread, pairs, reached, error, most)
-    return _totals(width, squares, sums, pairs, reached)
-
-
-def _drawn(draw: Draw, more: np.ndarray, generator: Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The cell of [half, B, N] of each new pair [P], `more` in each, and the pair's two values [P, 2]."""
-    cell = np.repeat(np.arange(more.size), more.ravel())
-    part = np.arange(len(cell)) - np.repeat(more.ravel().cumsum() - more.ravel(), more.ravel())
-    within = draws.rand((len(cell), 2), None, generator).numpy(force=True)
-    places = (within + part[:, None]) / more.ravel()[cell][:, None]
-    _, block, row = np.unravel_index(cell, more.shape)
-    return cell, draw(row, block, places)
-
-
-def _totals(
-    width: np.ndarray, squares: np.ndarray, sums: np.ndarray, pairs: np.ndarray, reached: np.ndarray
-) -> Totals:
-    seen = np.maximum(pairs, 1)
-    # the variance that each adds to the mean of the halves
-    by_block = width**2 * squares / seen / (2 * seen) / 4
-    variance = by_block.sum((0, 1))
-    fourth = (by_block**2 / seen).sum((0, 1))
-    dof = np.divide(variance**2, fourth, out=np.full_like(variance, np.inf), where=fourth > 0)
-    mean = (width * sums / seen).sum((0, 1)) / 2
-    return Totals(
-        mean, np.sqrt(variance), dof, 2 * pairs.sum((0, 1)).astype(int), np.all(reached, 0)
-    )
 
 
 def _noise(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .allocation import PILOT, SHORT, allocate, areas, check_passes, least_passes
+from .allocation import PILOT, Allocation, AreaPlan
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
@@ -142,9 +143,9 @@ def estimate_area(
     each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its degrees of freedom. By
     orders: the chain rule along num_passes // D random orders, which have no noise where the conditionals
     belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats,
-    with passes where the noise is (`allocation`) and num_passes at most; rows of up to six tokens are asked
-    under all masks. max_elements as in `score_curve`. Raises ValueError: rows out of range; passes that are odd
-    or fewer than 2, than 2 D by orders, or than an error's pilot takes; an error that is not above 0.
+    with passes where the noise is and num_passes at most, by the rule of `allocation.AreaPlan`. max_elements
+    as in `score_curve`. Raises ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by
+    orders, or than an error's pilot takes; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
@@ -205,24 +206,22 @@ def _sizes_to_error(
     max_elements: int,
     generator: Generator,
 ) -> RowEstimates:
-    num_tokens, at_once = model.num_tokens, _at_once(max_elements, model.num_tokens)
-    check_passes(num_passes, error, least_passes(num_tokens))
-    if num_tokens <= SHORT:
-        exact = torch.as_tensor(
-            exact_curve(model, x, max_elements=max_elements).rows, device=x.device
-        ).sum(0)
-        return _estimates(exact, torch.zeros_like(exact), math.inf, 2**num_tokens - 1)
-
-    def score(rows: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """The score of rows [P] under a mask of each of the sizes [P, k]."""
-        parts = zip(*(torch.from_numpy(part).split(at_once) for part in (rows, sizes)), strict=True)
-        return _numpy(
+    plan = AreaPlan([model.num_tokens] * len(x), num_passes, error)
+    at_once = _at_once(max_elements, model.num_tokens)
+    while len((masks := plan.next(generator)).row):
+        parts = zip(*(torch.from_numpy(part).split(at_once) for part in masks), strict=True)
+        scores = (
             _own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T
             for row, size in parts
         )
-
-    found = areas(score, np.full(len(x), num_tokens), num_passes, error, generator)
-    return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
+        plan.tell(_numpy(scores))
+    rows = plan.in_full()
+    whole = [
+        exact_curve(model, part, max_elements=max_elements).rows.sum(0)
+        for part in (x[rows].split(at_once) if rows else ())
+    ]
+    found = plan.estimates(dict(zip(rows, chain(*whole), strict=True)))
+    return RowEstimates(*(part.to(x.device) for part in found))
 
 
 def _orders_to_error(
@@ -234,25 +233,20 @@ def _orders_to_error(
     generator: Generator,
 ) -> RowEstimates:
     num_tokens, at_once = model.num_tokens, _at_once(max_elements, 2 * model.num_tokens**2)
-    check_passes(num_passes, error, 2 * PILOT * num_tokens)
-
-    def along(rows: np.ndarray, blocks: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """The chain rule's sum for rows [P] along orders of their own, as many as there are places [P, k]."""
-        orders = random_orders(num_tokens, places.shape, generator=generator).to(x.device)
-        parts = zip(
-            torch.from_numpy(rows).to(x.device).split(at_once), orders.split(at_once), strict=True
-        )
+    check_count(num_passes, "num_passes", at_least=2 * PILOT * num_tokens)
+    plan = Allocation(np.ones((1, len(x))), error, num_passes // num_tokens)
+    while len((pairs := plan.next(generator)).row):
+        orders = random_orders(num_tokens, pairs.place.shape, generator=generator).to(x.device)
+        rows = torch.from_numpy(pairs.row).to(x.device)
+        parts = zip(rows.split(at_once), orders.split(at_once), strict=True)
         sums = (
             log_prob_at(model, x[row][:, None, None], nested_masks(order), order)
             for row, order in parts
         )
-        return _numpy(check_known(part).sum(-1) for part in sums)
-
-    found = allocate(
-        along, np.ones((1, len(x))), error, num_passes // num_tokens, generator=generator
-    )
-    found.draws[:] *= num_tokens
-    return RowEstimates(*(torch.from_numpy(part).to(x.device) for part in found))
+        plan.tell(_numpy(check_known(part).sum(-1) for part in sums))
+    found = plan.estimates()
+    found.passes.mul_(num_tokens)
+    return RowEstimates(*(part.to(x.device) for part in found))
 
 
 def chain_rule(

@@ -10,9 +10,17 @@ from scipy import stats
 from test_score import a_model
 
 from mptlml import estimate_area, exact_curve
-from mptlml.allocation import allocate, areas
+from mptlml.allocation import Allocation, AreaPlan
 
 D, REPEATS = 60, 1000
+
+
+def allocate(draw, width, error, most, *, generator, **options):
+    """The estimates when draw(rows, blocks, places) answers whatever is asked next."""
+    plan = Allocation(width, error, most, **options)
+    while len((pairs := plan.next(generator)).row):
+        plan.tell(draw(*pairs))
+    return plan.estimates()
 
 
 def steep(seed):
@@ -31,17 +39,24 @@ def steep(seed):
 @pytest.mark.parametrize("error", [2, 0.5, 0.2])
 def test_areas_have_the_error_that_was_asked_for_and_know_it(error, generator):
     ask, area, noise = steep(1)
-    found = areas(ask, np.full(REPEATS, D), 20_000, error, generator)
-    away = found.mean - area
+    plan = AreaPlan([D] * REPEATS, 20_000, error)
+    while len((masks := plan.next(generator)).row):
+        plan.tell(ask(*masks))
+    assert plan.in_full() == []
+    found = plan.estimates()
+    away = found.mean.numpy() - area
     scatter = np.sqrt((away**2).mean())
     # the pilot may be more than enough
     assert scatter == pytest.approx(error, rel=0.1) or scatter < error
     assert abs(away.mean()) < 4 * scatter / REPEATS**0.5
-    covered = abs(away) <= stats.t.ppf(0.975, found.dof) * found.stderr
+    covered = abs(away) <= (stats.t.ppf(0.975, found.dof) * found.stderr.numpy())
     assert abs(covered.mean() - 0.95) < 4 * (0.95 * 0.05 / REPEATS) ** 0.5 + 0.01
     # less than half of the passes that even strata need, and not many more than where the noise is known
     if error < 0.5:
-        assert found.draws.mean() < min(D * (noise**2).sum() / 2, 1.4 * noise.sum() ** 2) / error**2
+        assert (
+            found.passes.double().mean()
+            < min(D * (noise**2).sum() / 2, 1.4 * noise.sum() ** 2) / error**2
+        )
 
 
 @pytest.mark.parametrize(("most", "bias"), [(12, 1e-7), (16, 0.02)])
@@ -65,23 +80,23 @@ def test_one_round_after_the_pilot_has_no_bias_and_two_hardly_any(most, bias, ge
         return found + 1e-8 * np.arange(2)
 
     found = allocate(draw, np.ones((2, len(tapes))), 1e-12, most, pilot=2, generator=generator)
-    odds = np.where(np.arange(most) < found.draws[:, None], chance[tapes], 0.5).prod(1)
+    odds = np.where(np.arange(most) < found.passes.numpy()[:, None], chance[tapes], 0.5).prod(1)
     assert (
         len(set(map(tuple, tapes[:, :8]))) == 256
-        and (found.draws <= most).all()
+        and (found.passes <= most).all()
         and odds.sum() == pytest.approx(1)
     )
-    assert abs(odds @ found.mean - chance @ values.sum(0)) < bias
+    assert abs(odds @ found.mean.numpy() - chance @ values.sum(0)) < bias
 
 
 @pytest.mark.parametrize("by_orders", [False, True])
 def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
     model = Says(
-        7, lambda x, observed: -x * torch.arange(7) * (1 + observed.sum(-1, keepdim=True)) / 9
+        12, lambda x, observed: -x * torch.arange(12) * (1 + observed.sum(-1, keepdim=True)) / 20
     )
-    x = torch.rand(1, 7, generator=generator, dtype=torch.float64).expand(300, -1)
+    x = torch.rand(1, 12, generator=generator, dtype=torch.float64).expand(300, -1)
     found = estimate_area(
-        model, x, 10_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator
+        model, x, 5_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator
     )
     assert max(map(torch.numel, model.asked)) <= 999
     away = found.mean - exact_curve(model, x[:1]).area().mean
@@ -110,11 +125,27 @@ def test_passes_are_counted_and_have_a_limit(generator):
         steps, torch.rand(3, 9, generator=generator), 99, error=1e-3, generator=generator
     )
     assert (found.stderr > 1e-3).all() and (found.passes <= 99).all() and (found.passes > 90).all()
-    for few in (1, 5):  # all masks
+
+
+def test_all_masks_are_asked_where_they_are_few_or_fit_after_the_sample(generator):
+    """One rule for models and texts: up to 255 masks; more where the error was not reached, and they fit."""
+    for few in (1, 5, 8):
         found = estimate_area(
-            one_nat_each(few), torch.zeros(2, few), 33, error=1, generator=generator
+            one_nat_each(few), torch.zeros(2, few), 300, error=1, generator=generator
         )
         assert (found.mean == -few).all() and (found.passes == 2**few - 1).all()
+    for num_passes, error, reached, passes in (
+        (1000, 1e-3, True, 253 + 511),  # half of them first
+        (1000, 9.0, True, 65),
+        (766, 1e-3, False, 765),
+    ):
+        plan, rng = AreaPlan([9], num_passes, error), np.random.default_rng(0)
+        while len((masks := plan.next(generator)).row):
+            plan.tell(rng.standard_normal(masks.size.shape))
+        found = plan.estimates({row: -2.0 for row in plan.in_full()})
+        assert (found.reached.item(), found.passes.item()) == (reached, passes)
+        assert (found.mean.item() == -2) == (found.stderr.item() == 0) == (passes == 764)
+    assert AreaPlan([17], 10**6, 1.0).masks == np.inf  # too many to list
 
 
 def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
@@ -128,7 +159,7 @@ def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
             pilot=2,
             generator=generator,
         )
-        assert (found.draws == most // 4 * 4).all()  # whole pairs in each half
+        assert (found.passes == most // 4 * 4).all()  # whole pairs in each half
     found = allocate(
         lambda rows, blocks, places: np.where(places < places[:, ::-1], -1, 1),
         np.ones((1, 4)),
@@ -136,7 +167,7 @@ def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
         10_000,
         generator=generator,
     )
-    assert (found.draws == 800).all()  # 2 / 0.05^2, where the variance is known to be 2
+    assert (found.passes == 800).all()  # 2 / 0.05^2, where the variance is known to be 2
 
 
 def test_a_quiet_block_is_not_left_alone(generator):

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from .. import __version__, allocation, draws
+from .. import __version__, draws
+from ..allocation import SHORT, AreaPlan
 from ..checks import check_count
 from ..masks import random_orders
 from .inputs import LeftOut, Text, check_list
@@ -90,8 +91,7 @@ def score_corpus(
     if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
     if error is not None:
-        least = max(allocation.least_passes(len(item.ids[0])) for item in found)
-        allocation.check_passes(num_passes, error, least)
+        AreaPlan(sorted({len(item.ids[0]) for item in found}), num_passes, error)  # may refuse them
     heads = [
         dict(name=text.name, text=text.text, tokens=len(item.ids[0])) | _head(item)
         for item in found
@@ -340,7 +340,7 @@ def _of_curves(
     """The areas of texts, from their curves; short ones are asked under all of their masks."""
     asked = [num_masks * len(spaced_sizes(len(ids), num_sizes)) for ids in rows]
     short = [
-        len(ids) <= max(allocation.SHORT, math.log2(passes + 1))
+        len(ids) <= max(SHORT, math.log2(passes + 1))
         for ids, passes in zip(rows, asked, strict=True)
     ]
     long = [ids for ids, few in zip(rows, short, strict=True) if not few]

@@ -21,7 +21,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from .. import allocation, draws, score
+from .. import draws, score
+from ..allocation import AreaPlan, Masks
 from ..checks import (
     Sizes,
     check_choice,
@@ -41,7 +42,6 @@ from .text_curves import RATES, Corpus, RateCurve, TextCurve, Texts, hidden_toke
 
 CORRUPTIONS = ("mask", "80/10/10")
 PROBE_SECONDS = 3
-EXACT = 255  # masks, those of eight tokens: so many are asked rather than a sample
 LATER = ("none", "word", "all")  # which later tokens are hidden beside the one that is predicted
 
 
@@ -366,45 +366,28 @@ class MaskedLM:
     ) -> RowEstimates:
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
-        At most `num_passes` rows are asked about a text. Texts may differ in length; all sizes count, and
-        each row goes where the noise is, as `estimate_area` says. A text of few tokens is asked under all of
-        its masks, as is one whose error is not reached while these fit into the passes. Raises ValueError as
-        it and `read`.
+        At most `num_passes` rows are asked about a text, by the rule of `allocation.AreaPlan`, also under
+        all masks. Texts may differ in length; all sizes count, and each row goes where the noise is. Raises
+        ValueError as that and `read`.
         """
-        corpus = self.read(texts)
-        lengths = corpus.lengths
+        rows = self.read(texts).rows
+        plan = AreaPlan([*map(len, rows)], num_passes, error)
+        while len((asked := plan.next(generator)).row):
+            plan.tell(self._scores(rows, asked, generator))
+        return plan.estimates({i: self.exact_curve(rows[i]).area().mean for i in plan.in_full()})
 
-        def ask(texts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-            """The score of texts [P] under a mask of each of the sizes [P, k]."""
-            found, own = np.empty(sizes.shape), np.unique(texts)
-            asked = [torch.from_numpy(sizes[texts == i].ravel()) for i in own]
-            masks = [
-                random_masks(lengths[i], size, generator=generator)
-                for i, size in zip(own, asked, strict=True)
-            ]
-            requests = [
-                self.network.hiding(corpus.rows[i], ~mask)
-                for i, mask in zip(own, masks, strict=True)
-            ]
-            for k, answer in self.network.log_probs(requests):
-                scores = check_finite(mean_by_mask(answer, asked[k]))
-                found[texts == own[k]] = scores.reshape(-1, sizes.shape[1]).numpy()
-            return found
-
-        allocation.check_passes(num_passes, error, max(map(allocation.least_passes, lengths)))
-        masks = np.exp2(np.minimum(lengths, 60)) - 1
-        short = masks <= min(num_passes, EXACT)
-        long = np.where(short, 0, lengths)
-        half = (
-            masks + 1
-        ) / 2  # of a text whose masks fit, which are asked where that is not enough
-        found = allocation.areas(ask, long, num_passes, error, generator, half)
-        exact = short | ~found.reached & (masks + found.draws <= num_passes)
-        for i in np.flatnonzero(exact):  # all masks in place of a sample
-            found.mean[i] = self.exact_curve(corpus.rows[i]).area().mean
-            found.stderr[i], found.reached[i] = 0, True
-            found.draws[i] += masks[i]
-        return RowEstimates(*map(torch.from_numpy, found))
+    def _scores(self, rows: Sequence[Tensor], asked: Masks, generator: Generator) -> np.ndarray:
+        """The score of rows under a random mask of each size asked, nats per token [P, k]."""
+        found, own = np.empty(asked.size.shape), np.unique(asked.row)
+        sizes = [torch.from_numpy(asked.size[asked.row == i].ravel()) for i in own]
+        requests = [
+            self.network.hiding(rows[i], ~random_masks(len(rows[i]), size, generator=generator))
+            for i, size in zip(own, sizes, strict=True)
+        ]
+        for k, answer in self.network.log_probs(requests):
+            scores = check_finite(mean_by_mask(answer, sizes[k]))
+            found[asked.row == own[k]] = scores.reshape(-1, found.shape[1]).numpy()
+        return found
 
     @torch.no_grad()
     def pseudo_log_likelihood(self, texts: Texts, hide_later: str = "none") -> Tensor:

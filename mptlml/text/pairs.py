@@ -18,8 +18,9 @@ import torch
 from torch import Generator, Tensor
 
 from .. import draws
+from ..allocation import EXACT
 from ..checks import check_count
-from .masked_lm import EXACT, MaskedLM, check_finite, mean_by_mask
+from .masked_lm import MaskedLM, check_finite, mean_by_mask
 from .passes import Request, Rows
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
