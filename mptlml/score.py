@@ -17,9 +17,10 @@ from .allocation import PILOT, Allocation, AreaPlan
 from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
+from .memory import at_once
 from .protocol import ConditionalModel, Data, ask, has_mean_scores, in_full, log_prob_at, summarise
 
-MAX_ELEMENTS = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
+AT_ONCE = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 # Which token becomes visible next: rows with 0 at hidden tokens, observed, keys [N, D]; the highest key is the next
 Policy = Callable[[Tensor, Tensor], Tensor]
 
@@ -56,16 +57,14 @@ def score_curve(
     *,
     num_masks: int = 1,
     share_masks: bool = True,
-    max_elements: int = MAX_ELEMENTS,
     generator: Generator,
 ) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
-    own, which ones depends on max_elements too, and the curve keeps each row's score. Errors at two sizes are
-    independent; with P = 1 there are none (NaN) for fixed rows. max_elements: about how many answers (rows x
-    masks x tokens) the model is asked for at once; a mask that all rows share is asked of all. Raises
-    ValueError: rows, sizes or counts out of range, NaN among the answers.
+    own, which ones depends on `memory.limit` too, and the curve keeps each row's score. Errors at two sizes
+    are independent; with P = 1 there are none (NaN) for fixed rows. A mask that all rows share is asked of
+    all at once. Raises ValueError: rows, sizes or counts out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
@@ -74,11 +73,11 @@ def score_curve(
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
     found, by_row, noise = [], [], []
-    blocks = asked.split(_at_once(max_elements, num_masks * per_mask))
+    blocks = asked.split(_at_once(num_masks * per_mask))
     for part in tqdm(blocks, "curve", disable=None, delay=3, leave=False):
         drawn = part[:, None].expand(-1, num_masks)  # [s, P]
         if share_masks:
-            score = _shared_scores(model, data, drawn, _at_once(max_elements, per_mask), generator)
+            score = _shared_scores(model, data, drawn, _at_once(per_mask), generator)
         else:
             score = torch.cat(
                 [  # [s, P, N]
@@ -86,10 +85,9 @@ def score_curve(
                         model,
                         rows,
                         drawn[..., None].expand(-1, -1, len(rows)),
-                        max_elements,
                         generator,
                     )
-                    for rows in x.split(_at_once(max_elements, drawn.numel() * model.num_tokens))
+                    for rows in x.split(_at_once(drawn.numel() * model.num_tokens))
                 ],
                 -1,
             )
@@ -102,12 +100,10 @@ def score_curve(
 
 
 @torch.no_grad()
-def exact_curve(
-    model: ConditionalModel, x: Tensor, *, max_elements: int = MAX_ELEMENTS
-) -> ScoreCurve:
+def exact_curve(model: ConditionalModel, x: Tensor) -> ScoreCurve:
     """The MPT curve of rows x [N, D] over every mask of every size: no noise, 2^D - 1 masks.
 
-    max_elements as in `score_curve`. Raises ValueError: D > 16, rows out of range, NaN among the answers.
+    Raises ValueError: D > 16, rows out of range, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     if model.num_tokens > 16:
@@ -116,7 +112,7 @@ def exact_curve(
     scores = []
     for size in sizes.tolist():
         observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
-        blocks = observed.split(_at_once(max_elements, x.numel()))
+        blocks = observed.split(_at_once(x.numel()))
         total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(
             0
         )
@@ -134,7 +130,6 @@ def estimate_area(
     *,
     error: float | None = None,
     by_orders: bool = False,
-    max_elements: int = MAX_ELEMENTS,
     generator: Generator,
 ) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
@@ -143,27 +138,27 @@ def estimate_area(
     each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its degrees of freedom. By
     orders: the chain rule along num_passes // D random orders, which have no noise where the conditionals
     belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats,
-    with passes where the noise is and num_passes at most, by the rule of `allocation.AreaPlan`. max_elements
-    as in `score_curve`. Raises ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by
-    orders, or than an error's pilot takes; an error that is not above 0.
+    with passes where the noise is and num_passes at most, by the rule of `allocation.AreaPlan`. Raises
+    ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by orders, or than an error's
+    pilot takes; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
         to_error = _orders_to_error if by_orders else _sizes_to_error
-        return to_error(model, x, num_passes, error, max_elements, generator)
+        return to_error(model, x, num_passes, error, generator)
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if by_orders:
-        return _along_orders(model, x, num_passes // model.num_tokens, max_elements, generator)
+        return _along_orders(model, x, num_passes // model.num_tokens, generator)
     if num_passes % 2:
         raise ValueError(
             f"num_passes must be even, since each stratum is drawn twice, got {num_passes}"
         )
     values = []
-    for rows in x.split(_at_once(max_elements, num_passes * model.num_tokens)):
+    for rows in x.split(_at_once(num_passes * model.num_tokens)):
         sizes = stratified_sizes(
             model.num_tokens, num_passes // 2, (2, len(rows)), generator=generator
         )
-        values.append(_own_scores(model, rows, sizes, max_elements, generator).double())
+        values.append(_own_scores(model, rows, sizes, generator).double())
     value = torch.cat(values, -1) * model.num_tokens  # [strata, 2, N], of mean log p(x)
     squares = (value[:, 0] - value[:, 1]).square()  # of each pair: one degree of freedom
     total = squares.sum(0)
@@ -172,13 +167,13 @@ def estimate_area(
 
 
 def _along_orders(
-    model: ConditionalModel, x: Tensor, num_orders: int, max_elements: int, generator: Generator
+    model: ConditionalModel, x: Tensor, num_orders: int, generator: Generator
 ) -> RowEstimates:
     """The area of each row by the chain rule along random orders of its own."""
     values = []
     for row in x[:, None]:
         orders = random_orders(model.num_tokens, num_orders, generator=generator)
-        values.append(chain_rule(model, row, orders, max_elements=max_elements).double().sum(-1))
+        values.append(chain_rule(model, row, orders).double().sum(-1))
     value = torch.cat(values, -1)  # [Q, N]
     return _estimates(
         value.mean(0),
@@ -203,23 +198,18 @@ def _sizes_to_error(
     x: Tensor,
     num_passes: int,
     error: float,
-    max_elements: int,
     generator: Generator,
 ) -> RowEstimates:
     plan = AreaPlan([model.num_tokens] * len(x), num_passes, error)
-    at_once = _at_once(max_elements, model.num_tokens)
+    few = _at_once(model.num_tokens)
     while len((masks := plan.next(generator)).row):
-        parts = zip(*(torch.from_numpy(part).split(at_once) for part in masks), strict=True)
+        parts = zip(*(torch.from_numpy(part).split(few) for part in masks), strict=True)
         scores = (
-            _own_scores(model, x[row.to(x.device)], size.T, max_elements, generator).T
-            for row, size in parts
+            _own_scores(model, x[row.to(x.device)], size.T, generator).T for row, size in parts
         )
         plan.tell(_numpy(scores))
     rows = plan.in_full()
-    whole = [
-        exact_curve(model, part, max_elements=max_elements).rows.sum(0)
-        for part in (x[rows].split(at_once) if rows else ())
-    ]
+    whole = [exact_curve(model, part).rows.sum(0) for part in (x[rows].split(few) if rows else ())]
     found = plan.estimates(dict(zip(rows, chain(*whole), strict=True)))
     return RowEstimates(*(part.to(x.device) for part in found))
 
@@ -229,16 +219,15 @@ def _orders_to_error(
     x: Tensor,
     num_passes: int,
     error: float,
-    max_elements: int,
     generator: Generator,
 ) -> RowEstimates:
-    num_tokens, at_once = model.num_tokens, _at_once(max_elements, 2 * model.num_tokens**2)
+    num_tokens, few = model.num_tokens, _at_once(2 * model.num_tokens**2)
     check_count(num_passes, "num_passes", at_least=2 * PILOT * num_tokens)
     plan = Allocation(np.ones((1, len(x))), error, num_passes // num_tokens)
     while len((pairs := plan.next(generator)).row):
         orders = random_orders(num_tokens, pairs.place.shape, generator=generator).to(x.device)
         rows = torch.from_numpy(pairs.row).to(x.device)
-        parts = zip(rows.split(at_once), orders.split(at_once), strict=True)
+        parts = zip(rows.split(few), orders.split(few), strict=True)
         sums = (
             log_prob_at(model, x[row][:, None, None], nested_masks(order), order)
             for row, order in parts
@@ -253,19 +242,17 @@ def chain_rule(
     model: ConditionalModel,
     x: Tensor,
     orders: Tensor | Policy,
-    *,
-    max_elements: int = MAX_ELEMENTS,
 ) -> Tensor:
     """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
     Their sum over t is log p(x) along that order. orders: permutations, or a Policy, which chooses each row's
     order (Q = 1) as its tokens become visible; the probabilities of all rows then sum to 1, as they do not for
-    the best of several orders. max_elements as in `score_curve`. Raises ValueError: rows or orders out of
+    the best of several orders. Raises ValueError: rows or orders out of
     range, a policy whose keys are not finite or depend on more than what is visible, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     if callable(orders):
-        blocks = x.split(_at_once(max_elements, model.num_tokens))
+        blocks = x.split(_at_once(model.num_tokens))
         return torch.cat([_chosen_terms(model, some, orders) for some in blocks])[None]
     every = torch.arange(model.num_tokens, device=orders.device)
     whole = (
@@ -276,8 +263,8 @@ def chain_rule(
             f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}"
         )
 
-    blocks = orders.to(x.device).split(_at_once(max_elements, x.numel() * model.num_tokens))
-    rows = x.split(_at_once(max_elements, model.num_tokens**2))
+    blocks = orders.to(x.device).split(_at_once(x.numel() * model.num_tokens))
+    rows = x.split(_at_once(model.num_tokens**2))
     return torch.cat(
         [torch.cat([_terms(model, some, part) for some in rows], 1) for part in blocks]
     )
@@ -333,20 +320,18 @@ def order_gap(log_probs: Tensor) -> Tensor:
 
 
 def _shared_scores(
-    model: ConditionalModel, data: Data, sizes: Tensor, at_once: int, generator: Generator
+    model: ConditionalModel, data: Data, sizes: Tensor, few: int, generator: Generator
 ) -> Tensor:
     """The mean score of rows under masks of the sizes [s, P], which they share, nats per token [s, P]."""
     observed = random_masks(model.num_tokens, sizes.flatten(), generator=generator).to(data.device)
-    means = [mean_score(model, data, some) for some in observed.split(at_once)]
+    means = [mean_score(model, data, some) for some in observed.split(few)]
     return check_known(torch.cat(means)).unflatten(0, sizes.shape)
 
 
-def _own_scores(
-    model: ConditionalModel, x: Tensor, sizes: Tensor, max_elements: int, generator: Generator
-) -> Tensor:
+def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, generator: Generator) -> Tensor:
     """The score of rows x [n, D] under masks of their own of the sizes [h, ..., n], nats per token."""
     scores = []
-    for part in sizes.split(_at_once(max_elements, sizes[0].numel() * model.num_tokens)):
+    for part in sizes.split(_at_once(sizes[0].numel() * model.num_tokens)):
         observed = random_masks(model.num_tokens, part, generator=generator).to(x.device)
         scores.append(check_known(ask(model, x, observed)).sum(-1) / (~observed).sum(-1))
     return torch.cat(scores)
@@ -377,9 +362,9 @@ def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
     return MaskVariance(variance, torch.where(variance > 0, dof, math.inf))
 
 
-def _at_once(max_elements: int, per_item: int) -> int:
-    """How many items of `per_item` elements fit into `max_elements`, but at least one."""
-    return max(1, check_count(max_elements, "max_elements") // per_item)
+def _at_once(per_item: int) -> int:
+    """How many items of `per_item` answers a model is asked for at once."""
+    return at_once(AT_ONCE // per_item, per_item)
 
 
 def _numpy(parts: Iterable[Tensor]) -> np.ndarray:

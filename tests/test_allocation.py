@@ -9,7 +9,7 @@ from fakes import Says, one_nat_each
 from scipy import stats
 from test_score import a_model
 
-from mptlml import estimate_area, exact_curve
+from mptlml import estimate_area, exact_curve, memory
 from mptlml.allocation import Allocation, AreaPlan
 
 D, REPEATS = 60, 1000
@@ -95,9 +95,8 @@ def test_a_model_is_asked_until_the_error_is_reached(by_orders, generator):
         12, lambda x, observed: -x * torch.arange(12) * (1 + observed.sum(-1, keepdim=True)) / 20
     )
     x = torch.rand(1, 12, generator=generator, dtype=torch.float64).expand(300, -1)
-    found = estimate_area(
-        model, x, 5_000, error=0.2, by_orders=by_orders, max_elements=999, generator=generator
-    )
+    with memory.limit(999):
+        found = estimate_area(model, x, 5_000, error=0.2, by_orders=by_orders, generator=generator)
     assert max(map(torch.numel, model.asked)) <= 999
     away = found.mean - exact_curve(model, x[:1]).area().mean
     # the spread of few orders says badly how many more it takes

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fakes import one_nat_each, random_network
 
-from mptlml import Estimate, fit, objectives
+from mptlml import Estimate, fit, memory, objectives
 from mptlml.masks import (
     all_masks,
     all_orders,
@@ -185,7 +185,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "score_curve(MODEL, real(0, 3), generator=G)": r"N >= 1, got \(0, 3\)",
     "score_curve(MODEL, ROWS > 0, generator=G)": "floating tensor or int64 token ids, got torch.bool",
     "score_curve(MODEL, [[0.5] * 3], generator=G)": r"must be a tensor \[N, 3\], got list",
-    "score_curve(MODEL, ROWS, max_elements=0, generator=G)": "max_elements.*at least 1, got 0",
+    "memory.limit(0).__enter__()": "numbers must be a whole number of at least 1, got 0",
     "score_curve(MODEL, ROWS, num_masks=0, generator=G)": "num_masks.*at least 1, got 0",
     "score_curve(CERTAIN, NO, [1], num_masks=50, generator=G)": "are NaN",
     "score_curve(CERTAIN, NO, [1], num_masks=50, share_masks=False, generator=G)": "are NaN",

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 import torch
 
-from mptlml import fit
-from mptlml.models import LinearVAE, disc_rule, hermite_rule, linear_vae
+from mptlml import fit, memory
+from mptlml.models import LinearVAE, disc_rule, hermite_rule
 from mptlml.numerics import climb
 from mptlml_book.studies import linear_vae as study
 from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
@@ -136,12 +136,11 @@ def test_a_climb_goes_up_or_stays():
     assert climb(height, slope_and_precision, start[:0], **options).shape == (0, 1)
 
 
-def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch):
+def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator):
     """Against the fine grid: whole rows and parts, masks of one, each and every row, in short blocks."""
     model = small(num_tokens=60, num_latents=2, rule=disc_rule(0.05, 6.0))
     x = model.sample(9, generator=generator)
     observed = torch.rand(9, 60, generator=generator) < 0.7
-    monkeypatch.setattr(linear_vae, "BLOCK", 7)
     for rows, masks in (
         (x, None),
         (x, observed),
@@ -149,7 +148,8 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator, monkeypatch
         (x, observed[:2, None]),
         (x[0], observed[0]),
     ):
-        found = model.adaptive_log_prob(rows, masks, per_axis=9)
+        with memory.limit(7 * 9**2 * 60):  # seven rows at a time
+            found = model.adaptive_log_prob(rows, masks, per_axis=9)
         torch.testing.assert_close(found, model.log_prob(rows, masks), rtol=0, atol=5e-3)
     draws = torch.randn(9, 20_000, 2, generator=generator, dtype=torch.float64)
     weights = torch.full((20_000,), -math.log(20_000)).double()

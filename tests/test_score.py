@@ -10,7 +10,7 @@ import torch
 from fakes import Says, one_nat_each
 from scipy import stats
 
-from mptlml import Estimate, ScoreCurve
+from mptlml import Estimate, ScoreCurve, memory
 from mptlml.masks import all_orders
 from mptlml.models import PPCA, MaskedTransformer, SecondMoment
 from mptlml.score import (
@@ -164,20 +164,21 @@ def test_intervals_by_hand():
 
 @every_way
 def test_blocks_bound_memory_and_change_nothing(shared, generator):
-    """A model is asked for at most `max_elements` answers at once, under the same masks."""
+    """A model is asked for at most so many answers at once, under the same masks."""
     model, x, seed = ramp(), torch.rand(60, 5, generator=generator), torch.Generator()
 
-    def answers(**bound):
+    def answers():
         curve = score_curve(
-            model, x, num_masks=100, share_masks=shared, generator=seed.manual_seed(2), **bound
+            model, x, num_masks=100, share_masks=shared, generator=seed.manual_seed(2)
         )
-        found = [exact_curve(model, x, **bound).rows, chain_rule(model, x, all_orders(5), **bound)]
+        found = [exact_curve(model, x).rows, chain_rule(model, x, all_orders(5))]
         # with masks of their own, blocks draw others
         return found + [curve.mean, curve.variance] * shared
 
     whole = answers()
     model.asked.clear()
-    blocks = answers(max_elements=1000)
+    with memory.limit(1000):
+        blocks = answers()
     assert 500 < max(map(torch.numel, model.asked)) <= 1000
     for one, other in zip(whole, blocks, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
@@ -214,7 +215,8 @@ def test_a_policy_is_asked_what_it_sees(generator):
         asked.append((rows, observed))
         return torch.tensor([1.0, 3, 2, 5, 4]).expand(rows.shape)
 
-    found = chain_rule(model, x, policy, max_elements=10)
+    with memory.limit(10):
+        found = chain_rule(model, x, policy)
     torch.testing.assert_close(found, chain_rule(model, x, torch.tensor([[0, 2, 1, 4, 3]])))
     assert all((rows[~observed] == 0).all() for rows, observed in asked)
     assert [int(observed[0].sum()) for _, observed in asked[::2]] == 3 * [0, 1, 2, 3, 4]
@@ -272,7 +274,8 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_o
     """Rows that are all one row: their areas scatter as their errors say, about the area of all masks."""
     x = a_model().sample(1, generator=generator).expand(2000, -1)
     model, options = ramp(), dict(by_orders=by_orders, generator=generator)
-    value, error, dof, passes, _ = estimate_area(model, x, num_passes, max_elements=5000, **options)
+    with memory.limit(5000):
+        value, error, dof, passes, _ = estimate_area(model, x, num_passes, **options)
     exact = exact_curve(model, x[:1]).area().mean
     assert value.mean().item() == pytest.approx(
         exact, abs=4 * value.std().item() / math.sqrt(len(x))

@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from ..checks import check_choice
 from ..draws import randn
+from ..memory import at_once
 from ..numerics import LOG_2PI, blocks
 from .deep_vae import DeepVAE, checked, filled
 
@@ -32,7 +33,7 @@ ROUNDS, ROUND_DRAWS, LEAST_SIZE = (
     30,
 )
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
-MOST_ELEMENTS = 2**23  # draws x rows x tokens at a time: 32 MB of float32
+AT_ONCE = 2**23  # draws x rows x tokens: 32 MB of float32
 
 
 class LogProb(NamedTuple):
@@ -177,13 +178,14 @@ class Importance:
         return proposal
 
     def _blocks(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near MOST_ELEMENTS."""
+        """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near AT_ONCE."""
         draws = (
             self.num_samples
             if self.proposal == "encoder"
             else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
         )
-        return blocks(x, observed, max(1, MOST_ELEMENTS // (draws * x.shape[-1])))
+        per_row = draws * x.shape[-1]
+        return blocks(x, observed, at_once(AT_ONCE // per_row, per_row))
 
 
 def _weighed(

@@ -15,11 +15,12 @@ from torch.nn.functional import softplus
 
 from ..checks import check_binary, check_finite, check_shapes
 from ..draws import bernoulli, randn
+from ..memory import at_once
 from ..numerics import Peak, blocks, climb
 from ..protocol import all_observed, at_masked
 from .quadrature import Rule, hermite_rule
 
-BLOCK = 100  # rows per call where each has nodes of its own
+ROWS = 100  # per call where each has nodes of its own
 CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum over the other outcome instead
 
 
@@ -56,9 +57,10 @@ class LinearVAE:
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         rule = hermite_rule(per_axis, self.num_latents).to(self.weight)
+        size = at_once(ROWS, len(rule.nodes) * self.num_tokens)
         parts = [
             self.around_mode(*some, *rule).log_weights.logsumexp(-1)
-            for some in blocks(x, observed, BLOCK)
+            for some in blocks(x, observed, size)
         ]
         return torch.cat(parts).view(x.shape[:-1])
 

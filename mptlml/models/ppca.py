@@ -18,10 +18,11 @@ from torch import Generator, Tensor
 
 from ..checks import check_count, check_finite, check_rows, check_shapes
 from ..draws import randn
+from ..memory import at_once
 from ..numerics import LOG_2PI
 from ..protocol import all_observed
 
-BLOCK = 2**17  # masks x K x D elements computed at once: about the size of a processor's cache
+AT_ONCE = 2**17  # masks x K x D numbers: about the size of a processor's cache
 # nats: about the most that the faster way to a row may lose; that anything may
 ROUNDING, LOST = (
     1e-6,
@@ -239,7 +240,8 @@ class PPCA:
         """
         moment = self._about_mean(data)
         check_shapes(moment.mean, observed, self.num_tokens, self._weight)
-        outer, step = self._outer(), max(1, BLOCK // self.weight.numel())
+        outer, per_mask = self._outer(), self.weight.numel()
+        step = at_once(AT_ONCE // per_mask, per_mask)
         blocks = [self._mean_block(moment, part, outer) for part in observed.split(step)]
         return torch.cat(blocks).to(self.weight.dtype)
 

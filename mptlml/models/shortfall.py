@@ -4,10 +4,11 @@ import torch
 from torch import Tensor
 
 from ..checks import check_shapes
+from ..memory import at_once
 from ..numerics import blocks
 from ..protocol import VocabularyModel
 
-BLOCK = 2048  # rows per call
+ROWS = 2048  # per call
 
 
 class Shortfall:
@@ -30,9 +31,9 @@ class Shortfall:
         """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; 0 at observed tokens."""
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
-        return torch.cat([self._minus_kl(*block) for block in blocks(x, observed, BLOCK)]).view(
-            x.shape
-        )
+        size = at_once(ROWS, self.num_tokens * self.model.vocab_size)
+        parts = [self._minus_kl(*block) for block in blocks(x, observed, size)]
+        return torch.cat(parts).view(x.shape)
 
     def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:
         p, q = (

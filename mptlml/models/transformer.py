@@ -11,11 +11,12 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm
 
 from ..checks import check_shapes, check_vocabulary
+from ..memory import at_once
 from ..numerics import blocks
 from ..protocol import at_masked
 
 DISTANCES = "near", "flat", "none"
-BLOCK = 256  # rows per forward pass where no gradient is needed, to keep memory small
+ROWS = 256  # in a forward pass where no gradient is needed, to keep memory small
 
 
 class MaskedTransformer(nn.Module):
@@ -74,7 +75,9 @@ class MaskedTransformer(nn.Module):
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
-        size = max(1, ids.numel()) if torch.is_grad_enabled() else BLOCK
+        size = max(1, ids.numel())
+        if not torch.is_grad_enabled():
+            size = at_once(ROWS, self.num_tokens * self.vocab_size)
         parts = [read(self(*block), block[0]) for block in blocks(ids, seen, size)]
         return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
 

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from ..checks import check_count, check_known, check_shapes, check_vocabulary
+from ..memory import at_once
 from ..protocol import at_masked
+
+ROWS = 64  # that a network is asked about at once
 
 
 class FromLogits:
@@ -14,7 +17,7 @@ class FromLogits:
 
     logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A time, a
     frame of special tokens or another device is its own affair: `lambda ids: network(ids, time)[:, 1:-1]`.
-    batch_rows: the most rows that it is asked about at once. V is found by asking once. Raises ValueError:
+    V is found by asking once. Raises ValueError:
     answers of another shape, a mask_id or counts out of range.
     """
 
@@ -23,12 +26,9 @@ class FromLogits:
         logits: Callable[[Tensor], Tensor],
         mask_id: int,
         num_tokens: int,
-        *,
-        batch_rows: int = 64,
     ) -> None:
         self.logits, self.mask_id = logits, check_count(mask_id, "mask_id", at_least=0)
         self.num_tokens = check_count(num_tokens, "num_tokens")
-        self.batch_rows = check_count(batch_rows, "batch_rows")
         with torch.no_grad():
             found = logits(torch.full((1, num_tokens), mask_id))
         if found.ndim != 3 or found.shape[:2] != (1, num_tokens):
@@ -44,7 +44,8 @@ class FromLogits:
         check_vocabulary(x, observed, self.vocab_size)
         ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
         shown = torch.where(seen, ids, self.mask_id).reshape(-1, self.num_tokens)
-        parts = [self.logits(part).to(x.device) for part in shown.split(self.batch_rows)]
+        size = at_once(ROWS, self.num_tokens * self.vocab_size)
+        parts = [self.logits(part).to(x.device) for part in shown.split(size)]
         found = check_known(torch.cat(parts))
         return (
             found.to(torch.promote_types(found.dtype, torch.float32))

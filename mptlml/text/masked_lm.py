@@ -386,7 +386,7 @@ class MaskedLM:
         ]
         for k, answer in self.network.log_probs(requests):
             scores = check_finite(mean_by_mask(answer, sizes[k]))
-            found[asked.row == own[k]] = scores.reshape(-1, found.shape[1]).numpy()
+            found[asked.row == own[k]] = scores.reshape(-1, asked.size.shape[1]).numpy()
         return found
 
     @torch.no_grad()

@@ -22,6 +22,7 @@ from torch.nn.functional import pad
 from tqdm import tqdm
 
 from ..checks import check_count, check_known
+from ..memory import at_once
 
 # tokens in a pass: bounds the logits, tokens x vocabulary
 BATCH_TOKENS = {
@@ -228,7 +229,8 @@ class Network:
         held = 0
         # the longest sets the width
         for i in sorted(range(len(lengths)), key=lengths.__getitem__):
-            most = max(1, self.batch_tokens // (lengths[i] + len(self.prefix) + len(self.suffix)))
+            width = lengths[i] + len(self.prefix) + len(self.suffix)
+            most = at_once(self.batch_tokens // width, width * self.vocab_size)
             start, count = 0, requests[i].count
             while start < count:
                 if batch and (held >= most or not may_pad and lengths[batch[0][0]] != lengths[i]):

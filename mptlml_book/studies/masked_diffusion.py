@@ -6,7 +6,7 @@ others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) a
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,10 +44,10 @@ def score_moments(
     model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator
 ) -> Moments:
     """The Moments of texts [T, D] from `num_masks` masks per text and size, at least 2."""
-    options: dict[str, Any] = dict(
-        num_masks=num_masks, max_elements=BLOCK * model.num_tokens, generator=generator
-    )
-    curves = [score_curve(model, text, **options) for text in texts[:, None]]
+    curves = [
+        score_curve(model, text, num_masks=num_masks, generator=generator)
+        for text in texts[:, None]
+    ]
     return Moments(
         np.stack([curve.mean for curve in curves]),
         num_masks * np.stack([curve.variance for curve in curves]),
