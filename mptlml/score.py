@@ -209,7 +209,8 @@ def _sizes_to_error(
         )
         plan.tell(_numpy(scores))
     rows = plan.in_full()
-    whole = [exact_curve(model, part).rows.sum(0) for part in (x[rows].split(few) if rows else ())]
+    some = x[rows].split(few) if rows else ()
+    whole = [torch.as_tensor(exact_curve(model, each).rows).sum(0) for each in some]
     found = plan.estimates(dict(zip(rows, chain(*whole), strict=True)))
     return RowEstimates(*(part.to(x.device) for part in found))
 
