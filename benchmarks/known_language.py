@@ -77,7 +77,7 @@ def network(scheme, seed, **options):
         dict(seed=seed, num_steps=study.NUM_STEPS, learning_rate=None, **study.SMALL) | options
     )
     options["learning_rate"] = options["learning_rate"] or tuned()[scheme]
-    words = [scheme.replace("/", "-"), *(f"{key} {value:g}" for key, value in options.items())]
+    words = [scheme.replace("/", "-"), *(f"{key} {value}" for key, value in options.items())]
     return results.kept(", ".join(words), lambda: study.pretrain(scheme, **options)[0])
 
 

@@ -101,7 +101,12 @@ def fetch() -> None:
 
 
 def load(name: str) -> MaskedLM | None:
-    """A network by name: "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper" or "rxnfp"; None: absent."""
+    """A network by name; None: absent.
+
+    "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded", where transformers
+    of today adds the bias of the output once. It was added twice where RXNMapper was trained, in releases up to 2.5.0
+    (https://github.com/huggingface/transformers/issues/2957).
+    """
     if name == "AntiBERTy":
         network = load_network()
         return network.lm if network.is_real else None
@@ -119,7 +124,7 @@ def load(name: str) -> MaskedLM | None:
                 file.read(f"sapiens/models/v1/checkpoint_v{name.split()[1][0]}.pt"),
                 file.read("sapiens/models/v1/dict.txt").decode(),
             )
-        folder = ALBERT_FOLDER if name == "RXNMapper" else BERT_FOLDER
+        folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
         config, words, weights = (
             file.read(f"{folder}/{part}")
             for part in ("config.json", "vocab.txt", "pytorch_model.bin")
@@ -163,7 +168,7 @@ def _of_reactions(
     """The network of reactions: what its configuration and its weights say, without dropout."""
     with needs("text"):
         from transformers import AlbertConfig, BertConfig
-    config = (AlbertConfig if name == "RXNMapper" else BertConfig)(
+    config = (BertConfig if name == "rxnfp" else AlbertConfig)(
         **{
             key: value
             for key, value in options.items()
@@ -175,6 +180,9 @@ def _of_reactions(
         attention_probs_dropout_prob=0,
         pad_token_id=0,
     )
+    if name == "RXNMapper":  # as trained; the two names hold one bias
+        twice = 2 * weights["predictions.bias"]
+        weights |= {"predictions.bias": twice, "predictions.decoder.bias": twice}
     if name == "rxnfp":  # the head has one bias, which is saved under one of its two names
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
     return _filled(MaskedLM.random(config, tokenizer(words, BERT_FRAME, SMILES), seed=0), weights)
@@ -291,6 +299,32 @@ def load_chains(file: str | Path | None = None) -> Chains:
     if strange := sorted(name for name, text in texts.items() if set(text) - set(RESIDUES)):
         raise ValueError(f"{strange[0]} has letters that are no residues")
     return Chains({name: spaced(text) for name, text in texts.items()})
+
+
+LISTS = (
+    "orders",
+    "sizes",
+    "curve",
+    "expects",
+    "gets",
+)  # fields of the stored scores that hold several numbers
+
+
+def read_scores(file: str | Path) -> pd.DataFrame:
+    """A line for each network and text, in nats per text, as `benchmarks/networks.py` describes the fields.
+
+    LISTS are arrays, and `heights` [tokens] is the text's curve at all sizes by straight lines, nats per token.
+    """
+    table = pd.read_csv(file, comment="#")
+    for field in LISTS:
+        table[field] = [np.array(str(text).split(), float) for text in table[field]]
+    table["heights"] = [
+        np.interp(
+            np.arange(1, row.tokens + 1), row.sizes, row.curve.reshape(len(row.sizes), -1).mean(1)
+        )
+        for row in table.itertuples()
+    ]
+    return table
 
 
 def by_markov(
