@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -28,10 +29,7 @@ WORDS = (*ARTICLES, *sum(NOUNS, ()), *sum(VERBS, ()), *CONNECTIVES)  # token v i
 
 STAY = 0.97  # probability that the next word has the same topic, so a topic lasts about 30 words
 # probabilities of the next phase and of the same one; otherwise any of the four
-ADVANCE, HOLD = (
-    0.85,
-    0.10,
-)
+ADVANCE, HOLD = 0.85, 0.10
 NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
@@ -270,6 +268,13 @@ def read_network(
             "spread": float(log_prob.std(0).mean()),
         }
     return found
+
+
+def holm(p: Any) -> np.ndarray:
+    """Adjusted p-values: below 5% at a risk of 5% of even one false rejection."""
+    order = np.argsort(p)
+    steps = np.maximum.accumulate(np.sort(p) * np.arange(len(p), 0, -1))
+    return np.minimum(steps, 1)[np.argsort(order)]
 
 
 @torch.no_grad()

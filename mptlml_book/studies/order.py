@@ -414,13 +414,6 @@ def gone(some: Any, whole: Any, margin: float = 0.25) -> float:
     return float(max(above, under))
 
 
-def holm(p: Any) -> np.ndarray:
-    """Adjusted p-values: below 5% at a risk of 5% of even one false rejection."""
-    order = np.argsort(p)
-    steps = np.maximum.accumulate(np.sort(p) * np.arange(len(p), 0, -1))
-    return np.minimum(steps, 1)[np.argsort(order)]
-
-
 def outcomes(runs: pd.DataFrame) -> dict[int, float]:
     """What the runs say to each of the predictions in book/data/order_predictions.csv: {number: quantity}.
 
