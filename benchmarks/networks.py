@@ -1,8 +1,8 @@
 """The long runs of networks that others trained (`mptlml_book.studies.networks`), some forty minutes together.
 
 networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its bias, as it is
-loaded today. networks_chains: Sapiens' two networks on the
-heavy and the light chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these.
+loaded today. networks_chains: Sapiens' two networks on the heavy and the light chains of the table that
+MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these.
 A line for each network and sequence, in nats per sequence: the area of its curve with the error of the masks, its
 pseudo-log-likelihood, left to right, the sums along random orders, the curve under each mask, and at the rates
 BELIEFS, under one mask each, the mean score per token that it expects (minus its entropy) and the one it gets.

@@ -24,10 +24,7 @@ from ..protocol import all_observed
 
 AT_ONCE = 2**17  # masks x K x D numbers: about the size of a processor's cache
 # nats: about the most that the faster way to a row may lose; that anything may
-ROUNDING, LOST = (
-    1e-6,
-    1e-4,
-)
+ROUNDING, LOST = 1e-6, 1e-4
 
 
 @dataclass(frozen=True, eq=False)

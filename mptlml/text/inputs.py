@@ -274,9 +274,8 @@ def _content(path: Path) -> str:
     try:
         if raw.startswith(b"\x1f\x8b"):
             raw = gzip.decompress(raw)
-        text = raw.decode("utf-8").replace(
-            "\ufeff", ""
-        )  # marks of the byte order, also of joined files
+        # without marks of the byte order, also of joined files
+        text = raw.decode("utf-8").replace("\ufeff", "")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is a damaged archive: {error}") from None
     except UnicodeDecodeError as error:

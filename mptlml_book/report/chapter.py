@@ -18,9 +18,8 @@ from . import records
 from .claims import ClaimError, claims, data_sets
 from .figures import use_style
 
-MOST_MEGABYTES = (
-    1600  # a Binder session has 2048, for the notebook's server and the pages of libraries too
-)
+# A Binder session has 2048, for the notebook's server and the pages of libraries too
+MOST_MEGABYTES = 1600
 LIBRARIES = (
     "torch",
     "torchvision",

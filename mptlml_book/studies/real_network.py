@@ -54,26 +54,9 @@ ANTIBODIES = {
 EIGHT = ANTIBODIES["trastuzumab"][0][:8]  # a text of their own in Chapter 2
 
 # dense where the curve bends
-RATES = (
-    0.01,
-    0.05,
-    0.15,
-    0.3,
-    0.5,
-    0.6,
-    0.7,
-    0.75,
-    0.8,
-    0.85,
-    0.9,
-    0.95,
-    1.0,
-)
+RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
 # genes scored in the stored runs; masks of one residue, for the first rate
-NUM_GENES, MASKS_OF_ONE = (
-    16,
-    6,
-)
+NUM_GENES, MASKS_OF_ONE = 16, 6
 BATCH, WARM_UP, NUM_STEPS = 8, 20, 25
 LEARNING_RATE = 5e-5
 SCHEMES: dict[str, Callable[..., Tensor]] = {
