@@ -104,7 +104,8 @@ def load(name: str) -> MaskedLM | None:
     """A network by name; None: absent.
 
     "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded", where transformers
-    of today adds the bias of the output once. It was added twice where RXNMapper was trained, in releases up to 2.5.0
+    of today adds the bias of the output once. It was almost certainly added twice where RXNMapper was trained: its
+    settings are those of such a release, 2.4.1 or 2.5.0, and so read it scores higher on all of `reactions`
     (https://github.com/huggingface/transformers/issues/2957).
     """
     if name == "AntiBERTy":
@@ -301,22 +302,18 @@ def load_chains(file: str | Path | None = None) -> Chains:
     return Chains({name: spaced(text) for name, text in texts.items()})
 
 
-LISTS = (
-    "orders",
-    "sizes",
-    "curve",
-    "expects",
-    "gets",
-)  # fields of the stored scores that hold several numbers
+# Fields of stored scores that hold several numbers
+LISTS = "orders", "sizes", "curve", "expects", "gets"
 
 
 def read_scores(file: str | Path) -> pd.DataFrame:
-    """A line for each network and text, in nats per text, as `benchmarks/networks.py` describes the fields.
+    """Scores of texts as the long runs of networks write them, in nats per text (`benchmarks/networks.py`).
 
-    LISTS are arrays, and `heights` [tokens] is the text's curve at all sizes by straight lines, nats per token.
+    Those of LISTS that are there are arrays; `heights` [tokens] is the curve at all sizes by straight lines, nats
+    per token.
     """
     table = pd.read_csv(file, comment="#")
-    for field in LISTS:
+    for field in table.columns.intersection(LISTS):
         table[field] = [np.array(str(text).split(), float) for text in table[field]]
     table["heights"] = [
         np.interp(
