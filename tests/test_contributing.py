@@ -38,6 +38,8 @@ FINDINGS = [
     "net-right-end",
     "net-area",
     "net-pll-gap",
+    "nets-reactions-single",
+    "nets-reactions-area",
     "net-repair",
     "net-lookup",
     "net-lookup-chains",
