@@ -426,7 +426,8 @@ def test_exact_where_exact_is_cheaper(lm, tmp_path):
     lines = read_results(score(lm, tmp_path / "s.jsonl", texts, error=1e-9, num_passes=2000))
     assert lines[0]["passes"] == 255
     for text, line in zip(texts[:3], lines, strict=False):
-        assert line["area"] == pytest.approx(lm.exact_curve(text).area().mean, abs=1e-6)
+        # the other adds up in single precision
+        assert line["area"] == pytest.approx(lm.exact_curve(text).area().mean, rel=2**-23)
         assert line["area_error"] == 0 and line["error_reached"]
-        assert line["passes"] <= 1.5 * 2 ** line["tokens"]
+        assert line["passes"] == 2 ** line["tokens"] - 1
     assert lines[3]["area_error"] > 0 and lines[3]["passes"] <= 2000

@@ -116,6 +116,48 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
 
 
+def test_no_mask_is_asked_twice_of_texts_whose_masks_fit(lm, monkeypatch):
+    """Neither of a pair that is sure early nor of one that is not; areas to an error alike; sums are as before."""
+    asked = []
+    forward = lm.network._forward
+    monkeypatch.setattr(
+        type(lm.network),
+        "_forward",
+        lambda self, parts, vocabulary: (
+            asked.extend(
+                (tuple(ids.tolist()), tuple(asked_at.tolist()))
+                for part in parts
+                for ids, asked_at in zip(part.ids, part.asked, strict=True)
+            )
+            or forward(parts, vocabulary)
+        ),
+    )
+    long = "the cat sat on the mat a dog ran"
+    for other, level in (("mat mat mat a a a a a a", 0.5), (long.replace("mat", "cat"), 0.95)):
+        asked.clear()
+        if level > 0.9:  # it is never sure
+            monkeypatch.setattr("mptlml.text.pairs.half_width", lambda *_: math.inf)
+        [pair] = compare(
+            lm,
+            [(long, other)],
+            level=level,
+            others=False,
+            generator=torch.Generator().manual_seed(0),
+        )
+        masks = 2 * (2**9 - 1)
+        assert len({*asked}) == len(asked) == pair.passes <= masks
+        assert (pair.passes == masks) == (pair.error == 0) == (level > 0.9)
+        truth = exact_area(lm, long) - exact_area(lm, other)
+        assert pair.difference == pytest.approx(truth, abs=1e-9 if level > 0.9 else 5 * pair.error)
+    for error in (1e-9, 0.5):
+        asked.clear()
+        found = lm.areas([long], 600, error=error, generator=torch.Generator().manual_seed(0))
+        assert len({*asked}) == len(asked) == found.passes[0] <= 511 and found.reached[0]
+        assert found.mean[0].item() == pytest.approx(
+            exact_area(lm, long), abs=1e-9 + 5 * found.stderr[0].item()
+        )
+
+
 def test_the_interval_is_that_of_a_mixture_of_effects():
     """The Bayes factor by integration over the effect, given the t of n values, is 1 / 0.05 at its end."""
     for count in (13, 30, 90):

@@ -11,7 +11,7 @@ import math
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,7 +163,9 @@ class MaskedLM:
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
             kind: Any = own[0] if own else AutoModelForMaskedLM
             model, loaded = kind.from_pretrained(name, output_loading_info=True, **where)
-        if missing := sorted(loaded["missing_keys"]):
+        # buffers, such as ESM's inv_freq in files of transformers 5, are computed
+        weights = {key for key, _ in model.named_parameters(remove_duplicate=False)}
+        if missing := sorted(weights.intersection(loaded["missing_keys"])):
             raise ValueError(
                 f"{name} lacks {len(missing)} weights of {type(model).__name__}, such as "
                 f"{missing[0]}, which would be random: "
@@ -367,26 +369,37 @@ class MaskedLM:
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
         At most `num_passes` rows are asked about a text, by the rule of `allocation.AreaPlan`, also under
-        all masks. Texts may differ in length; all sizes count, and each row goes where the noise is. Raises
-        ValueError as that and `read`.
+        all masks; none is asked twice where all fit. Texts may differ in length; all sizes count, and each row
+        goes where the noise is. Raises ValueError as that and `read`.
         """
         rows = self.read(texts).rows
         plan = AreaPlan([*map(len, rows)], num_passes, error)
+        fits = np.flatnonzero(plan.masks <= num_passes)
+        known = {int(i): not_yet_asked(len(rows[i])) for i in fits}
         while len((asked := plan.next(generator)).row):
-            plan.tell(self._scores(rows, asked, generator))
-        return plan.estimates({i: self.exact_curve(rows[i]).area().mean for i in plan.in_full()})
+            plan.tell(self._scores(rows, asked, known, generator))
+        reached = plan.estimates().reached
+        in_full = [i for i in known if plan.short[i] or not reached[i]]
+        found = plan.estimates({i: exact_area(self, rows, i, known) for i in in_full})
+        for i, scores in known.items():  # a mask that was drawn again was asked once
+            found.passes[i] = int(scores.isfinite().sum())
+        return found
 
-    def _scores(self, rows: Sequence[Tensor], asked: Masks, generator: Generator) -> np.ndarray:
-        """The score of rows under a random mask of each size asked, nats per token [P, k]."""
+    def _scores(
+        self,
+        rows: Sequence[Tensor],
+        asked: Masks,
+        known: Mapping[int, Tensor],
+        generator: Generator,
+    ) -> np.ndarray:
+        """The score of rows under a random mask of each size asked, nats per token [P, k]; known: `mask_scores`."""
         found, own = np.empty(asked.size.shape), np.unique(asked.row)
-        sizes = [torch.from_numpy(asked.size[asked.row == i].ravel()) for i in own]
-        requests = [
-            self.network.hiding(rows[i], ~random_masks(len(rows[i]), size, generator=generator))
-            for i, size in zip(own, sizes, strict=True)
-        ]
-        for k, answer in self.network.log_probs(requests):
-            scores = check_finite(mean_by_mask(answer, sizes[k]))
-            found[asked.row == own[k]] = scores.reshape(-1, asked.size.shape[1]).numpy()
+        sizes = {int(i): torch.from_numpy(asked.size[asked.row == i].ravel()) for i in own}
+        hidden = {
+            i: ~random_masks(len(rows[i]), size, generator=generator) for i, size in sizes.items()
+        }
+        for i, scores in mask_scores(self, rows, hidden, known).items():
+            found[asked.row == i] = scores.reshape(-1, asked.size.shape[1]).numpy()
         return found
 
     @torch.no_grad()
@@ -545,6 +558,48 @@ def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
     """The mean over each mask's own answers, which stand one after the other: [masks] for sizes [masks]."""
     mask = torch.arange(len(sizes)).repeat_interleave(sizes)
     return answer.new_zeros(len(sizes)).index_add(0, mask, answer) / sizes
+
+
+def not_yet_asked(length: int) -> Tensor:
+    """For `mask_scores`: of every mask of a text of so many tokens its score, NaN where none is known [2^D]."""
+    return torch.full((2**length,), math.nan, dtype=torch.float64)
+
+
+def mask_scores(
+    lm: MaskedLM,
+    rows: Sequence[Tensor],
+    hidden: Mapping[int, Tensor],
+    known: Mapping[int, Tensor],
+) -> dict[int, Tensor]:
+    """The mean log-probability of what masks hidden[i] [n, D] hide of text i, nats per token [n]: of each i.
+
+    known: of some texts what was asked before (`not_yet_asked`). It is filled in, and not asked again.
+    """
+    codes = {i: masks.long() @ 2 ** torch.arange(masks.shape[1]) for i, masks in hidden.items()}
+    new = {i: codes[i].unique() for i in hidden if i in known}
+    new = {i: code[known[i][code].isnan()] for i, code in new.items()}
+    asked = {
+        i: (new[i][:, None] >> torch.arange(masks.shape[1])) % 2 == 1 if i in known else masks
+        for i, masks in hidden.items()
+    }
+    texts = [i for i, masks in asked.items() if len(masks)]
+    found = {}
+    for k, answer in lm.network.log_probs([lm.network.hiding(rows[i], asked[i]) for i in texts]):
+        i = texts[k]
+        found[i] = check_finite(mean_by_mask(answer, asked[i].sum(1)))
+        if i in known:
+            known[i][new[i]] = found[i]
+    return {i: known[i][codes[i]] if i in known else found[i] for i in hidden}
+
+
+def exact_area(
+    lm: MaskedLM, rows: Sequence[Tensor], place: int, known: Mapping[int, Tensor]
+) -> float:
+    """The area of a text, in nats, from all of its masks: those that are not known are asked."""
+    length = len(rows[place])
+    masks = (torch.arange(1, 2**length)[:, None] >> torch.arange(length)) % 2 == 1
+    scores, sizes = mask_scores(lm, rows, {place: masks}, known)[place], masks.sum(1)
+    return float(sum(scores[sizes == size].mean() for size in range(1, length + 1)))
 
 
 def check_finite(scores: Tensor) -> Tensor:

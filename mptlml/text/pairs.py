@@ -20,7 +20,14 @@ from torch import Generator, Tensor
 from .. import draws
 from ..allocation import EXACT
 from ..checks import check_count
-from .masked_lm import MaskedLM, check_finite, mean_by_mask
+from .masked_lm import (
+    MaskedLM,
+    check_finite,
+    exact_area,
+    mask_scores,
+    mean_by_mask,
+    not_yet_asked,
+)
 from .passes import Request, Rows
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
@@ -86,9 +93,9 @@ def compare(
     sure at `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean of
     normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024,
     arXiv:2310.03722); the noise of masks is skewed, and what that does to the level is tested. It holds for
-    each pair, not for all at once. Where all masks are few, or fit into what a pair that is not sure has
-    left, they are asked instead. others: measure the two other scores, else NaN. What is drawn for a pair
-    follows from the generator and its place in the list. pairs: two texts each, or
+    each pair, not for all at once. Where all masks are few, or fit into the passes of a pair that is not
+    sure, they are asked instead, and none of them twice. others: measure the two other scores, else NaN.
+    What is drawn for a pair follows from the generator and its place in the list. pairs: two texts each, or
     their ids. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen rounds, a level
     outside (0, 1).
     """
@@ -103,11 +110,15 @@ def compare(
     keys = [shared_keys(one.tolist(), other.tolist()) for one, other in each]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
     masks = [2 ** len(one) + 2 ** len(other) - 2 for one, other in each]
+    known = {
+        i: not_yet_asked(len(text)) for i, text in enumerate(ids) if masks[i // 2] <= num_passes
+    }
     differ = [k for k, (one, other) in enumerate(each) if not torch.equal(one, other)]
     exact = _other_scores(lm, each, differ if others else [])
     rounds = [np.zeros(0) for _ in keys]
     found = {k: Comparison(0.0, 0.0, 0.0, 0.0, False, 0, *exact[k]) for k in range(len(keys))}
-    going, count = [k for k in differ if masks[k] > min(num_passes, 2 * EXACT)], 0
+    count = 0
+    going = [k for k in differ if masks[k] > min(num_passes, 2 * EXACT)]
     while going and count < most:
         more = min(most, max(FIRST, math.ceil(count * GROWTH))) - count
         count += more
@@ -116,17 +127,22 @@ def compare(
             weight[k], hidden[2 * k], hidden[2 * k + 1] = _hide_both(
                 more, len(ids[2 * k]), keys[k], own[k]
             )
-        areas = _areas(lm, ids, hidden)
+        scores = mask_scores(lm, ids, hidden, known)
+        areas = {i: (len(ids[i]) * score).numpy() for i, score in scores.items()}
         for k in going:
             new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
             rounds[k] = np.append(rounds[k], new.mean(1))
             found[k] = _compared(rounds[k], level, exact[k])
-        going = [k for k in going if not found[k].sure and 2 * found[k].passes < masks[k]]
+        going = [k for k in going if not found[k].sure and found[k].passes < masks[k]]
     for k in differ:
-        if not found[k].sure and masks[k] + found[k].passes <= num_passes:
-            one, other = (lm.exact_curve(text).area().mean for text in each[k])
-            mean, passes = one - other, masks[k] + found[k].passes
-            found[k] = Comparison(mean, 0.0, mean, mean, mean != 0, passes, *exact[k])
+        if not found[k].sure and 2 * k in known:
+            one, other = (exact_area(lm, ids, i, known) for i in (2 * k, 2 * k + 1))
+            found[k] = Comparison(
+                one - other, 0.0, one - other, one - other, one != other, masks[k], *exact[k]
+            )
+        elif 2 * k in known:  # a mask that was drawn again was asked once
+            passes = sum(int(known[i].isfinite().sum()) for i in (2 * k, 2 * k + 1))
+            found[k] = found[k]._replace(passes=passes)
     return [found[k] for k in range(len(keys))]
 
 
@@ -313,13 +329,6 @@ def half_width(count: int, error: float, level: float) -> float:
     if ratio >= spread:
         return math.inf
     return error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
-
-
-def _areas(lm: MaskedLM, ids: Sequence[Tensor], hidden: dict[int, Tensor]) -> dict[int, np.ndarray]:
-    """D times the score of texts under masks [n, D] of theirs, nats per text [n]: their area on average."""
-    texts = [*hidden]
-    each = lm.network.log_probs([lm.network.hiding(ids[i], hidden[i]) for i in texts])
-    return {texts[k]: _scores(answer, hidden[texts[k]]).numpy() for k, answer in each}
 
 
 def _scores(answer: Tensor, hidden: Tensor) -> Tensor:
