@@ -13,7 +13,7 @@ import torch
 from fakes import random_network, saved_network
 from scipy import stats
 from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
+from transformers import BertTokenizer, PreTrainedTokenizerFast
 
 from mptlml.text import MaskedLM, choose, command
 from mptlml.text.command import rank_interval
@@ -67,6 +67,18 @@ def test_undecided_answers_say_so(lm, generator):
         generator=generator,
     )
     assert not choice.decided and choice.passes == 416
+
+
+def test_one_sign_that_is_not_sure_leaves_a_choice_undecided(lm, generator, monkeypatch):
+    """Also where the signs before and after it are sure."""
+    for signs in ([False, True], [True, False], [True, True]):
+        told = iter(signs)
+        monkeypatch.setattr(
+            "mptlml.text.pairs.compare",
+            lambda *_, told=told, **__: [SimpleNamespace(difference=1, sure=next(told), passes=5)],
+        )
+        [choice] = choose(lm, [["a", "the", "cat"]], generator=generator)
+        assert choice == (0, all(signs), 10)
 
 
 def test_the_command_chooses_and_counts_by_group(here, lm, capsys):
@@ -288,8 +300,28 @@ def test_answers_that_are_one_to_the_tokenizer_are_not_right(here, capsys):
     assert "0.0% +- 0.0%" not in said
 
 
-def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, monkeypatch, capsys):
-    """Of a tokenizer that reads it as part of a word, where no text begins with one."""
+def test_letters_of_mutants_that_networks_hardly_met_are_told(here, capsys):
+    names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ACDEFGHIKLMNPQRSTVWXY"]
+    tokenizer = BertTokenizer({name: k for k, name in enumerate(names)}, do_lower_case=False)
+    for part in (random_network(tokenizer).model, tokenizer):
+        part.save_pretrained("network")
+    Path("m.csv").write_text("mutant\nK2A\nV3X\n")
+    words = [
+        "variants",
+        "wild.fasta",
+        "--mutations",
+        "m.csv",
+        "--model",
+        "network",
+        "-o",
+        "m.jsonl",
+    ]
+    command.main(words)
+    assert "X: none of the 20 residues or 4 bases" in capsys.readouterr().err
+
+
+def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, folder, monkeypatch, capsys):
+    """Of a tokenizer that reads it as part of a word, where no text begins with one; BERT's does not."""
     monkeypatch.chdir(tmp_path)
     words = {word: k for k, word in enumerate([*"abq ", "<unk>", "<mask>", "<pad>", " a"])}
     made = Tokenizer(models.BPE(words, [(" ", "a")], unk_token="<unk>"))
@@ -303,6 +335,10 @@ def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, monkeypatch
         usual = ["--model", "network", "-o", "s.jsonl", "--overwrite", "--pseudo-log-likelihood"]
         command.main(["choose", "q.csv", "--columns", "one", "two", "--context", "q", *usual])
         assert ("without a blank, which this tokenizer reads" in capsys.readouterr().err) == told
+    Path("q.csv").write_text("q,one,two\nthe,cat,a dog\n")
+    usual[1] = str(folder)
+    command.main(["choose", "q.csv", "--columns", "one", "two", "--context", "q", *usual])
+    assert "without a blank" not in capsys.readouterr().err
 
 
 def test_an_interval_of_ranks_covers(generator):
