@@ -575,21 +575,25 @@ def mask_scores(
 
     known: of some texts what was asked before (`not_yet_asked`). It is filled in, and not asked again.
     """
-    codes = {i: masks.long() @ 2 ** torch.arange(masks.shape[1]) for i, masks in hidden.items()}
-    new = {i: codes[i].unique() for i in hidden if i in known}
-    new = {i: code[known[i][code].isnan()] for i, code in new.items()}
-    asked = {
-        i: (new[i][:, None] >> torch.arange(masks.shape[1])) % 2 == 1 if i in known else masks
-        for i, masks in hidden.items()
-    }
-    texts = [i for i, masks in asked.items() if len(masks)]
-    found = {}
+    asked, codes, new = dict(hidden), {}, {}
+    for i in hidden.keys() & known.keys():
+        codes[i] = hidden[i].long() @ 2 ** torch.arange(len(rows[i]))
+        new[i] = codes[i].unique()
+        new[i] = new[i][known[i][new[i]].isnan()]
+        asked[i] = _hides(new[i], len(rows[i]))
+    found, texts = {}, [i for i, masks in asked.items() if len(masks)]
     for k, answer in lm.network.log_probs([lm.network.hiding(rows[i], asked[i]) for i in texts]):
-        i = texts[k]
-        found[i] = check_finite(mean_by_mask(answer, asked[i].sum(1)))
-        if i in known:
+        found[texts[k]] = check_finite(mean_by_mask(answer, asked[texts[k]].sum(1)))
+    for i, code in codes.items():
+        if i in found:
             known[i][new[i]] = found[i]
-    return {i: known[i][codes[i]] if i in known else found[i] for i in hidden}
+        found[i] = known[i][code]
+    return found
+
+
+def _hides(code: Tensor, length: int) -> Tensor:
+    """Which tokens of a text masks hide, whose numbers [n] have these as binary digits: bool [n, D]."""
+    return (code[:, None] >> torch.arange(length)) % 2 == 1
 
 
 def exact_area(
@@ -597,7 +601,7 @@ def exact_area(
 ) -> float:
     """The area of a text, in nats, from all of its masks: those that are not known are asked."""
     length = len(rows[place])
-    masks = (torch.arange(1, 2**length)[:, None] >> torch.arange(length)) % 2 == 1
+    masks = _hides(torch.arange(1, 2**length), length)
     scores, sizes = mask_scores(lm, rows, {place: masks}, known)[place], masks.sum(1)
     return float(sum(scores[sizes == size].mean() for size in range(1, length + 1)))
 
