@@ -26,7 +26,7 @@ from scipy import stats
 
 from mptlml import chain_rule, draws, random_masks, random_orders
 from mptlml.allocation import AreaPlan
-from mptlml.protocol import ask
+from mptlml.protocol import token_log_probs
 from mptlml_book.studies import masked_diffusion as study
 from mptlml_book.studies import real_network
 from mptlml_book.studies.known_language import language
@@ -109,7 +109,7 @@ def scores(model, text, generator):
     sizes = torch.arange(1, model.num_tokens + 1).repeat_interleave(MASKS)
     parts = random_masks(model.num_tokens, sizes, generator=generator).split(256)
     found = torch.cat(
-        [ask(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts]
+        [token_log_probs(model, text[0], part).double().sum(-1) / (~part).sum(-1) for part in parts]
     )
     return found.reshape(-1, MASKS).numpy()
 

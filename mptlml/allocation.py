@@ -86,7 +86,7 @@ class Allocation:
             np.add.at(total.reshape(-1), self.cell, new)
         self.pairs = self.pairs + self.more
         # of a half's blocks, as the other half has found it
-        spread = self.width * np.sqrt(_noise(self.squares, self.pairs)[::-1])
+        spread = self.width * np.sqrt(_block_variance(self.squares, self.pairs)[::-1])
         self.reached = np.less_equal(_variance(spread, self.width, self.pairs), 2 * self.error**2)
         self.more = _next_pairs(self.width, spread, self.pairs, self.reached, self.error, self.most)
 
@@ -174,7 +174,7 @@ def least_passes(num_tokens: int) -> int:
     return 2**num_tokens - 1 if num_tokens <= SHORT else 2 * PILOT * min(BLOCKS, num_tokens - 1) + 1
 
 
-def _noise(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def _block_variance(squares: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """The variance of a value in each block, drawn towards that of the block and its neighbours: [half, B, N]."""
     near_squares, near_pairs = (
         sum(np.pad(part, ((0, 0), (1, 1), (0, 0)))[:, k : k + part.shape[1]] for k in range(3))

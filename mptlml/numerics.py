@@ -11,7 +11,7 @@ LOG_2PI = math.log(2 * math.pi)
 HALVINGS = 8  # of a step that lowers the function, before it is dropped
 
 
-def blocks(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+def batches(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Rows and masks [n, D], at most `size` at a time, of x and observed [..., D] of one shape."""
     rows, masks = (tensor.reshape(-1, tensor.shape[-1]).split(size) for tensor in (x, observed))
     return zip(rows, masks, strict=True)

@@ -27,7 +27,7 @@ def fixed_size(
 ) -> Tensor:
     """D S(x; size): masked pre-training at one rate, as BERT's 15%. Not the LML: see Chapter 7."""
     sizes = check_sizes(size, model.num_tokens).expand(check_count(num_masks, "num_masks"))
-    return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
+    return _fresh_scores(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
 def uniform_size(
@@ -41,7 +41,7 @@ def uniform_size(
     """D S(x; m) with m uniform on 1..D, fresh for each mask: an unbiased estimate of the LML (Eq. 5)."""
     shape = [check_count(num_masks, "num_masks")] + ([] if share_masks else [_num_rows(data)])
     sizes = 1 + draws.randint(model.num_tokens, shape, None, generator)
-    return _score(model, data, sizes, share_masks, generator).mean() * model.num_tokens
+    return _fresh_scores(model, data, sizes, share_masks, generator).mean() * model.num_tokens
 
 
 def stratified_size(
@@ -88,7 +88,7 @@ def every_size(
 ) -> Tensor:
     """sum_m S(x; m) with `num_masks` masks per size: the area itself (Fig. 2, left)."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat(check_count(num_masks, "num_masks"))
-    return _score(model, data, sizes, True, generator).sum() / num_masks
+    return _fresh_scores(model, data, sizes, True, generator).sum() / num_masks
 
 
 def bernoulli_rate(
@@ -117,7 +117,7 @@ def bernoulli_rate(
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 
 
-def _score(
+def _fresh_scores(
     model: ConditionalModel, data: Data, sizes: Tensor, share_masks: bool, generator: Generator
 ) -> Tensor:
     """Mean score under one fresh mask for each of `sizes`, nats per token [P]; each row may have its own."""

@@ -72,7 +72,7 @@ def at_masked(answer: Tensor, x: Tensor, observed: Tensor) -> Tensor:
     return torch.where(observed, 0.0, torch.where(x.isnan(), math.nan, answer))
 
 
-def ask(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
+def token_log_probs(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
     """The model's `conditional_log_prob`, `in_full`, so that sums keep their digits under autocast too."""
     return in_full(model.conditional_log_prob(x, observed))
 
@@ -90,7 +90,7 @@ def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Ten
     method = getattr(model, "log_prob_at", None)
     if method is not None:
         return method(x, observed, token)
-    return ask(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
+    return token_log_probs(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
 
 
 def summarise(model: ConditionalModel, x: Tensor) -> Data:

@@ -18,7 +18,15 @@ from .checks import Sizes, check_count, check_known, check_masks, check_rows, ch
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .memory import at_once
-from .protocol import ConditionalModel, Data, ask, has_mean_scores, in_full, log_prob_at, summarise
+from .protocol import (
+    ConditionalModel,
+    Data,
+    has_mean_scores,
+    in_full,
+    log_prob_at,
+    summarise,
+    token_log_probs,
+)
 
 AT_ONCE = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 # Which token becomes visible next: rows with 0 at hidden tokens, observed, keys [N, D]; the highest key is the next
@@ -46,7 +54,7 @@ def mean_score(
         )
     if observed.ndim == 2:
         observed, over = observed[:, None], over[:, None]
-    return (ask(model, data, observed).sum(-1) / over).mean(-1)
+    return (token_log_probs(model, data, observed).sum(-1) / over).mean(-1)
 
 
 @torch.no_grad()
@@ -113,9 +121,9 @@ def exact_curve(model: ConditionalModel, x: Tensor) -> ScoreCurve:
     for size in sizes.tolist():
         observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
         blocks = observed.split(_at_once(x.numel()))
-        total = torch.stack([check_known(ask(model, x, part)).sum((0, -1)) for part in blocks]).sum(
-            0
-        )
+        total = torch.stack(
+            [check_known(token_log_probs(model, x, part)).sum((0, -1)) for part in blocks]
+        ).sum(0)
         scores.append(total / (size * len(observed)))
     rows = torch.stack(scores).cpu().numpy()
     none = np.zeros(len(sizes))
@@ -334,7 +342,9 @@ def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, generator: Ge
     scores = []
     for part in sizes.split(_at_once(sizes[0].numel() * model.num_tokens)):
         observed = random_masks(model.num_tokens, part, generator=generator).to(x.device)
-        scores.append(check_known(ask(model, x, observed)).sum(-1) / (~observed).sum(-1))
+        scores.append(
+            check_known(token_log_probs(model, x, observed)).sum(-1) / (~observed).sum(-1)
+        )
     return torch.cat(scores)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 import torch
 
 from mptlml import draws, exact_curve, files, random_orders
-from mptlml.text import command, corpus_scores
+from mptlml.text import command
 from mptlml.text.corpus_scores import compare_corpus, mean_curve, score_corpus
 from mptlml.text.inputs import Text
 from mptlml.text.results import UNIT, Output, read_results, settings_file
@@ -131,33 +132,27 @@ def compare_all(lm, path, **how):
 
 
 @pytest.mark.parametrize("run", [score, compare_all])
-def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, monkeypatch, run):
+def test_what_was_finished_before_a_kill_is_kept(lm, tmp_path, run):
     """A unit is in the file when the next begins, and is not asked again; one whose lines were cut off is."""
-    whole, path, begun = run(lm, tmp_path / "whole.jsonl").read_bytes(), tmp_path / "s.jsonl", []
-    seeded = draws.seeded
+    whole, path, there = run(lm, tmp_path / "whole.jsonl").read_bytes(), tmp_path / "s.jsonl", []
 
-    def seeded_or_killed(*given):
-        if (
-            len(given) == 2
-            and given[0] == 0
-            and given[1] % UNIT == 0
-            and given[1] not in begun[-1:]
-        ):
-            begun.append(given[1])
-            if len(begun) == 2:
-                raise KeyboardInterrupt
-        return seeded(*given)
+    def note_or_kill(*_):
+        there.append(len(read_results(path)) if path.exists() else 0)
+        if there[-1] == UNIT and None not in there:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(corpus_scores.draws, "seeded", seeded_or_killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(lm, path)
-    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:UNIT])
-    with path.open("ab") as file:
-        file.write(whole[path.stat().st_size :][:30])
-    assert len(read_results(path)) == UNIT  # of a file that is being written
-    begun.append(None)
-    run(lm, path, resume=True)
-    assert begun == [0, UNIT, None, UNIT, 2 * UNIT] and path.read_bytes() == whole
+    with lm.model.register_forward_pre_hook(note_or_kill):
+        with pytest.raises(KeyboardInterrupt):
+            run(lm, path)
+        assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:UNIT])
+        with path.open("ab") as file:
+            file.write(whole[path.stat().st_size :][:30])
+        assert len(read_results(path)) == UNIT  # of a file that is being written
+        there.append(None)
+        run(lm, path, resume=True)
+    assert [*dict.fromkeys(there)] == [0, UNIT, None, 2 * UNIT] and there[-1] == 2 * UNIT
+    after = there[there.index(None) + 1 :]
+    assert {*after} == {UNIT, 2 * UNIT} and path.read_bytes() == whole
 
 
 def nudge(net):
@@ -284,8 +279,8 @@ def test_a_file_that_exists_is_replaced_only_where_that_is_said(lm, path, monkey
 
 def test_files_beside_the_output_are_let_be(tmp_path, monkeypatch):
     """What is written for the moment has a name that nobody else has, and is gone when writing fails."""
-    monkeypatch.setattr(files.secrets, "token_hex", lambda _: "a")
-    path, mine = tmp_path / "s.jsonl", tmp_path / "s.jsonl.a.new"
+    monkeypatch.setattr(random.SystemRandom, "randbytes", lambda _, count: bytes(count))
+    path, mine = tmp_path / "s.jsonl", tmp_path / "s.jsonl.00000000.new"
     mine.write_text("mine")
     with pytest.raises(FileExistsError), files.replacing(path):
         pass

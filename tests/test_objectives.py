@@ -2,6 +2,7 @@
 
 import math
 from unittest import mock
+from unittest.mock import DEFAULT
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from scipy import stats
 from mptlml import (
     estimate_area,
     exact_curve,
-    mean_score,
     objectives,
     order_spread,
     score_curve,
@@ -38,21 +38,28 @@ def problem(request):
     return model, summarise(model, rows) if "summarised" in request.param else rows, rows
 
 
-def watch(objective, generator, num_draws, monkeypatch):
-    """Draw `objective()` many times: [(the masks it scored, its value)], by listening in on mean_score."""
-    listening = mock.Mock(wraps=mean_score)
-    monkeypatch.setattr(objectives, "mean_score", listening)
+def watch(model, objective, generator, num_draws, monkeypatch):
+    """Draw `objective()` many times: [(the masks it scored, its value)], by listening in on the model."""
+    masks = []
+    for name in ("conditional_log_prob", "mean_conditional_log_prob"):
+        if answer := getattr(model, name, None):
+            wrapped = mock.Mock(
+                wraps=answer, side_effect=lambda _, seen: masks.append(seen) or DEFAULT
+            )
+            monkeypatch.setattr(model, name, wrapped)
     values = [objective(generator) for _ in range(num_draws)]
-    return [
-        (call.args[2], value) for call, value in zip(listening.call_args_list, values, strict=True)
-    ]
+    return list(zip(masks, values, strict=True))
 
 
 def test_uniform_size_is_unbiased(problem, generator, monkeypatch):
     """Sizes are equally frequent, and the sum over masks of p(mask) times the value is the LML (Eq. 5)."""
     model, data, rows = problem
     draws = watch(
-        lambda g: objectives.uniform_size(model, data, generator=g), generator, 2000, monkeypatch
+        model,
+        lambda g: objectives.uniform_size(model, data, generator=g),
+        generator,
+        2000,
+        monkeypatch,
     )
     sizes = np.bincount(
         [(~observed).sum().item() for observed, _ in draws], minlength=NUM_TOKENS + 1
@@ -88,6 +95,7 @@ def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator,
     """A mask of no token counts as zero."""
     (model, _, rows), rate = problem, 0.3
     draws = watch(
+        model,
         lambda g: objectives.bernoulli_rate(model, rows, rate=rate, generator=g),
         generator,
         100,
@@ -138,7 +146,7 @@ def test_masks_are_shared_or_each_rows_own(draw, given, sizes, shared, generator
     model = PPCA(torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64), 0.5)
     rows, objective = model.sample(30, generator=generator), getattr(objectives, draw)
     ((observed, value),) = watch(
-        lambda g: objective(model, rows, **given, generator=g), generator, 1, monkeypatch
+        model, lambda g: objective(model, rows, **given, generator=g), generator, 1, monkeypatch
     )
     masks = observed[:, None] if shared else observed
     size = (~masks).sum(-1)

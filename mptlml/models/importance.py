@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from ..checks import check_choice
 from ..draws import randn
 from ..memory import at_once
-from ..numerics import LOG_2PI, blocks
+from ..numerics import LOG_2PI, batches
 from .deep_vae import DeepVAE, checked, filled
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
@@ -102,7 +102,7 @@ class Importance:
         """log sum_s r_s N(x_j; f_j(z_s), s^2), nats per token [..., D]; exactly 0 at observed tokens."""
         x, observed = checked(x, observed, self.vae)
         parts = []
-        for rows, masks in self._blocks(x, observed):
+        for rows, masks in self._batches(x, observed):
             tokens, log_weight = self._draw(rows, masks)
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
@@ -123,7 +123,7 @@ class Importance:
             x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae
         )
         x = x.where(observed, 0.0)  # NaN at a masked token would pass into gradients
-        parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._blocks(x, observed)]
+        parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._batches(x, observed)]
         log_weight = torch.cat(parts, 1)  # [S, N]
         log_prob = log_weight.logsumexp(0) - math.log(self.num_samples)
         size = 1 / log_weight.softmax(0).square().sum(0)
@@ -177,7 +177,7 @@ class Importance:
             proposal = proposal.fitted(z, _weighed(vae, x, observed, z, log_density)[1])
         return proposal
 
-    def _blocks(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self, x: Tensor, observed: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near AT_ONCE."""
         draws = (
             self.num_samples
@@ -185,7 +185,7 @@ class Importance:
             else max(self.num_samples, ROUND_DRAWS, NEAR + FAR)
         )
         per_row = draws * x.shape[-1]
-        return blocks(x, observed, at_once(AT_ONCE // per_row, per_row))
+        return batches(x, observed, at_once(AT_ONCE // per_row, per_row))
 
 
 def _weighed(

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 from ..checks import check_binary, check_finite, check_shapes
 from ..draws import bernoulli, randn
 from ..memory import at_once
-from ..numerics import Peak, blocks, climb
+from ..numerics import Peak, batches, climb
 from ..protocol import all_observed, at_masked
 from .quadrature import Rule, hermite_rule
 
@@ -60,7 +60,7 @@ class LinearVAE:
         size = at_once(ROWS, len(rule.nodes) * self.num_tokens)
         parts = [
             self.around_mode(*some, *rule).log_weights.logsumexp(-1)
-            for some in blocks(x, observed, size)
+            for some in batches(x, observed, size)
         ]
         return torch.cat(parts).view(x.shape[:-1])
 

@@ -190,7 +190,7 @@ class PPCA:
         return self.weight.double()
 
     @property
-    def _noise(self) -> Tensor:
+    def _noise_variance(self) -> Tensor:
         return torch.as_tensor(self.noise_variance, device=self.weight.device).double()
 
     @property
@@ -201,7 +201,11 @@ class PPCA:
         """Rows [N, D] drawn from the model."""
         latents = randn((num_rows, self.num_latents), self.weight, generator)
         noise = randn((num_rows, self.num_tokens), self.weight, generator)
-        return self.mean + latents @ self.weight.T + self._noise.to(noise.dtype).sqrt() * noise
+        return (
+            self.mean
+            + latents @ self.weight.T
+            + self._noise_variance.to(noise.dtype).sqrt() * noise
+        )
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""
@@ -266,7 +270,7 @@ class PPCA:
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)
-        return _log_normal(squared, self._noise * (1 + (gain * wt).sum(-2)), observed)
+        return _log_normal(squared, self._noise_variance * (1 + (gain * wt).sum(-2)), observed)
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
@@ -276,14 +280,14 @@ class PPCA:
             # L^-1 W^T [K, D]
             projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)
             explained = (moment.times(projected) * projected).sum()
-            squared = (moment.diagonal().sum() - explained) / self._noise
+            squared = (moment.diagonal().sum() - explained) / self._noise_variance
         else:
             squared = self._squared(moment.as_rows(), every, root).sum()
         return self._density(self.num_tokens, root, squared)
 
     def _density(self, count: Tensor | int, root: Tensor, squared: Tensor) -> Tensor:
         """log p of `count` tokens, given the root of A and `_squared`, nats [...]."""
-        log_det = (count - self.num_latents) * self._noise.log()
+        log_det = (count - self.num_latents) * self._noise_variance.log()
         log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
         return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
@@ -300,11 +304,11 @@ class PPCA:
         )
         latent = _rows_times(projected, inverse)  # the posterior mean of z, [..., K]
         if self._keeps_digits(root, inverse, length, ROUNDING):
-            return (length - (projected * latent).sum(-1)) / self._noise
+            return (length - (projected * latent).sum(-1)) / self._noise_variance
         left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
-        latent = latent + _rows_times(left @ self._weight - self._noise * latent, inverse)
+        latent = latent + _rows_times(left @ self._weight - self._noise_variance * latent, inverse)
         left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
-        return left.square().sum(-1) / self._noise + latent.square().sum(-1)
+        return left.square().sum(-1) / self._noise_variance + latent.square().sum(-1)
 
     def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
         """The second moment of rows, or that which is given, about mu and in float64."""
@@ -318,7 +322,7 @@ class PPCA:
         root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its condition.
         """
         condition = root.square().sum((-2, -1)) * inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-        numbers = (condition * length / self._noise).detach()
+        numbers = (condition * length / self._noise_variance).detach()
         return bool((torch.finfo(numbers.dtype).eps * numbers <= loss).all())
 
     def _moments(self, seen: Tensor, observed: Tensor) -> Moments:
@@ -329,7 +333,7 @@ class PPCA:
             spread = ((self._weight @ inverse) * self._weight).sum(-1)
         else:  # as one product, with nothing of size K x D for each mask
             spread = inverse.flatten(-2) @ self._outer().T
-        return Moments(self._mean + latent @ self._weight.T, self._noise * (1 + spread))
+        return Moments(self._mean + latent @ self._weight.T, self._noise_variance * (1 + spread))
 
     def _seen(self, x: Tensor, observed: Tensor) -> Tensor:
         """x_R - mu_R with zeros at masked tokens [..., D]."""
@@ -347,16 +351,16 @@ class PPCA:
                 -1, (self.num_latents, self.num_latents)
             )
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
-        root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
+        root, failed = torch.linalg.cholesky_ex(gram + self._noise_variance * eye)
         pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        held = (self._noise > 0) & (
+        held = (self._noise_variance > 0) & (
             torch.finfo(root.dtype).eps * pivots.amax(-1) < LOST * pivots.amin(-1)
         )
         lost = (failed > 0) | ~held
         if lost.any():
             raise ValueError(
                 f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
-                f"masks: sigma^2 = {self._noise:.3g} is too small"
+                f"masks: sigma^2 = {self._noise_variance:.3g} is too small"
             )
         return root
 

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from ..checks import check_shapes
 from ..memory import at_once
-from ..numerics import blocks
+from ..numerics import batches
 from ..protocol import VocabularyModel
 
 ROWS = 2048  # per call
@@ -32,7 +32,7 @@ class Shortfall:
         check_shapes(x, observed, self.num_tokens)
         x, observed = torch.broadcast_tensors(x, observed)
         size = at_once(ROWS, self.num_tokens * self.model.vocab_size)
-        parts = [self._minus_kl(*block) for block in blocks(x, observed, size)]
+        parts = [self._minus_kl(*block) for block in batches(x, observed, size)]
         return torch.cat(parts).view(x.shape)
 
     def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:

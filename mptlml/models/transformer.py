@@ -12,7 +12,7 @@ from torch.nn.functional import gelu, layer_norm
 
 from ..checks import check_shapes, check_vocabulary
 from ..memory import at_once
-from ..numerics import blocks
+from ..numerics import batches
 from ..protocol import at_masked
 
 DISTANCES = "near", "flat", "none"
@@ -78,7 +78,7 @@ class MaskedTransformer(nn.Module):
         size = max(1, ids.numel())
         if not torch.is_grad_enabled():
             size = at_once(ROWS, self.num_tokens * self.vocab_size)
-        parts = [read(self(*block), block[0]) for block in blocks(ids, seen, size)]
+        parts = [read(self(*block), block[0]) for block in batches(ids, seen, size)]
         return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
 
     def forward(self, ids: Tensor, seen: Tensor) -> Tensor:

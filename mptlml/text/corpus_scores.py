@@ -102,7 +102,7 @@ def score_corpus(
         output,
         found,
         heads,
-        _score,
+        _score_lines,
         "texts",
         left_out,
         about,
@@ -278,7 +278,7 @@ def _tell(wrong: Sequence[str], count: int, left: int, left_out: LeftOut | None)
         )
 
 
-def _score(
+def _score_lines(
     lm: MaskedLM,
     items: Sequence[Item],
     unit: Sequence[int],

@@ -377,7 +377,7 @@ class MaskedLM:
         fits = np.flatnonzero(plan.masks <= num_passes)
         known = {int(i): not_yet_asked(len(rows[i])) for i in fits}
         while len((asked := plan.next(generator)).row):
-            plan.tell(self._scores(rows, asked, known, generator))
+            plan.tell(self._score_by_mask(rows, asked, known, generator))
         reached = plan.estimates().reached
         in_full = [i for i in known if plan.short[i] or not reached[i]]
         found = plan.estimates({i: exact_area(self, rows, i, known) for i in in_full})
@@ -385,7 +385,7 @@ class MaskedLM:
             found.passes[i] = int(scores.isfinite().sum())
         return found
 
-    def _scores(
+    def _score_by_mask(
         self,
         rows: Sequence[Tensor],
         asked: Masks,
@@ -631,20 +631,24 @@ class AtLength:
 
         x [..., D] and observed [..., D] broadcast. ValueError: shapes that do not fit, unknown token ids.
         """
-        found = self._ask(x, observed, ~observed)
+        found = self._log_probs(x, observed, ~observed)
         answer = found.new_zeros(torch.broadcast_shapes(x.shape, observed.shape))
         return at_masked(answer.masked_scatter(~observed, found), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], also at tokens that are seen."""
-        found = self._ask(x, observed, torch.ones_like(observed), vocabulary=True)
+        found = self._log_probs(x, observed, torch.ones_like(observed), vocabulary=True)
         return found.view(*torch.broadcast_shapes(x.shape, observed.shape), self.vocab_size)
 
     def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
         """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]."""
-        return self._ask(x, observed, one_hot(token, self.num_tokens).bool()).view(token.shape)
+        return self._log_probs(x, observed, one_hot(token, self.num_tokens).bool()).view(
+            token.shape
+        )
 
-    def _ask(self, x: Tensor, observed: Tensor, asked: Tensor, vocabulary: bool = False) -> Tensor:
+    def _log_probs(
+        self, x: Tensor, observed: Tensor, asked: Tensor, vocabulary: bool = False
+    ) -> Tensor:
         """Log-probabilities where `asked`, [places] or [places, V]; float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)

@@ -243,12 +243,12 @@ def single_mutants(
     value = answer.new_zeros(*hidden.shape, len(words))  # [masks, D, V]
     value[hidden] = answer[:, columns] - true
     value *= (length / hidden.sum(1).double())[:, None, None]
-    wild = _scores(true[:, 0], hidden)
+    wild = _area_by_mask(true[:, 0], hidden)
     asked = [_mutated(lm, ids, hidden, j, columns[others[j]]) for j in range(length)]
     for j, scores in lm.network.log_probs(asked):
         seen = (~hidden[:, j]).nonzero()[:, 0]
         masks = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
-        by_mask = _scores(scores, masks).view(len(seen), -1)
+        by_mask = _area_by_mask(scores, masks).view(len(seen), -1)
         value[seen[:, None], j, others[j].nonzero()[:, 0]] = by_mask - wild[seen, None]
     value *= weight.view(-1, 1, 1)
     pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
@@ -331,6 +331,6 @@ def half_width(count: int, error: float, level: float) -> float:
     return error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
 
 
-def _scores(answer: Tensor, hidden: Tensor) -> Tensor:
+def _area_by_mask(answer: Tensor, hidden: Tensor) -> Tensor:
     """D times the mean of the answers to each mask [n, D], which stand one after the other: [n]."""
     return hidden.shape[1] * check_finite(mean_by_mask(answer, hidden.sum(1)))

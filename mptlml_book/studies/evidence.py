@@ -28,7 +28,7 @@ from mptlml.checks import check_shapes
 from mptlml.masks import all_masks, random_orders
 from mptlml.models import BernoulliMixture
 from mptlml.models.transformer import MaskedTransformer
-from mptlml.protocol import all_observed, ask, at_masked
+from mptlml.protocol import all_observed, at_masked, token_log_probs
 from mptlml.score import chain_rule
 from mptlml.training import History, fit
 
@@ -115,7 +115,9 @@ def regression(degree: int, width: float | None = WIDTH, log2_nodes: int = 13) -
 def leave_one_out(model: Bayesian, x: Tensor) -> Tensor:
     """sum_j log p(x_j | all others) of rows [n, N], nats per row: N times the left end of the curve."""
     masks = all_masks(model.num_tokens, 1)
-    return torch.cat([ask(model, rows[:, None], masks).sum((-2, -1)) for rows in x.split(50)])
+    return torch.cat(
+        [token_log_probs(model, rows[:, None], masks).sum((-2, -1)) for rows in x.split(50)]
+    )
 
 
 def information_criterion(degree: int, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from mptlml.masks import random_masks, random_orders, spread_places
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
 from mptlml.models.transformer import MaskedTransformer
-from mptlml.protocol import ConditionalModel, VocabularyModel, ask
+from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
 from mptlml.score import chain_rule, mean_score, order_gap, score_curve
 from mptlml.training import History, fit
 
@@ -55,7 +55,7 @@ def hide_more(
 ) -> Tensor:
     """D times the mean score of `scored` tokens of each row x [N, D], among `hidden` ones. Nats per row."""
     rank = random_orders(model.num_tokens, len(x), generator=generator)
-    answer = ask(model, x, rank >= hidden)
+    answer = token_log_probs(model, x, rank >= hidden)
     return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
 
 
@@ -104,7 +104,9 @@ def sure_places(
     observed = random_masks(model.num_tokens, sizes, generator=generator)
     every = model.vocabulary_log_prob(x, observed)
     own = (
-        every.gather(-1, x.long()[..., None])[..., 0] if judge is None else ask(judge, x, observed)
+        every.gather(-1, x.long()[..., None])[..., 0]
+        if judge is None
+        else token_log_probs(judge, x, observed)
     )
     sure = torch.where(observed, 0.0, every.detach().amax(-1).exp())
     return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from mptlml import draws
 from mptlml.checks import check_choice
 from mptlml.masks import random_masks, random_orders, stratified_sizes
-from mptlml.protocol import ConditionalModel, VocabularyModel, ask
+from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
 from mptlml.score import score_curve
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
@@ -138,7 +138,7 @@ def nested_areas(
     for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
         with torch.no_grad():
-            score = ask(model, texts, observed).sum(-1).double() / size[:, None]
+            score = token_log_probs(model, texts, observed).sum(-1).double() / size[:, None]
         estimates.append(score.mean(1) * num_tokens)
     return torch.cat(estimates)
 
@@ -163,7 +163,7 @@ def complementary_areas(
     estimates = []
     for some in observed.split(max(1, BLOCK // (num_passes * len(texts))), 1):
         with torch.no_grad():
-            score = ask(model, texts, some).sum(-1).double() / (~some).sum(-1)
+            score = token_log_probs(model, texts, some).sum(-1).double() / (~some).sum(-1)
         estimates.append(score.mean(0) * num_tokens)
     return torch.cat(estimates)
 
@@ -183,7 +183,7 @@ def _over_rates(
         total = torch.zeros(len(x), dtype=torch.float64)
         for rate in rates((num_passes, len(x)), generator).expand(-1, len(x)):
             observed = draws.rand(x.shape, None, generator) >= rate[:, None]
-            total += ask(model, x, observed).double().sum(-1) * weight(rate)
+            total += token_log_probs(model, x, observed).double().sum(-1) * weight(rate)
         return total / num_passes
 
     return evaluate
@@ -197,7 +197,7 @@ def _at_size(share: float, num_passes: int) -> Evaluator:
         sizes, total = torch.full((len(x),), size), torch.zeros(len(x), dtype=torch.float64)
         for _ in range(num_passes):
             observed = random_masks(model.num_tokens, sizes, generator=generator)
-            total += ask(model, x, observed).double().sum(-1)
+            total += token_log_probs(model, x, observed).double().sum(-1)
         return total * model.num_tokens / (size * num_passes)
 
     return evaluate
@@ -205,7 +205,9 @@ def _at_size(share: float, num_passes: int) -> Evaluator:
 
 def _one_at_a_time(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
     observed = ~torch.eye(model.num_tokens, dtype=torch.bool)
-    return sum((ask(model, x, one).double().sum(-1) for one in observed), torch.zeros(len(x)))
+    return sum(
+        (token_log_probs(model, x, one).double().sum(-1) for one in observed), torch.zeros(len(x))
+    )
 
 
 def _even(shape: tuple[int, int], generator: Generator) -> Tensor:
