@@ -144,7 +144,7 @@ def test_all_masks_are_asked_where_they_are_few_or_fit_after_the_sample(generato
         found = plan.estimates({row: -2.0 for row in plan.in_full()})
         assert (found.reached.item(), found.passes.item()) == (reached, passes)
         assert (found.mean.item() == -2) == (found.stderr.item() == 0) == (passes == 764)
-    assert AreaPlan([17], 10**6, 1.0).masks == np.inf  # too many to list
+    assert AreaPlan([16, 17], 10**6, 1.0).masks.tolist() == [2**16 - 1, np.inf]  # too many to list
 
 
 def test_all_draws_up_to_the_limit_are_used_and_no_more(generator):
