@@ -174,7 +174,7 @@ def data_sets(seed):
     return torch.cat(rows), torch.arange(len(rows)).repeat_interleave(each)
 
 
-def scores(seed, *wanted):
+def scores_by_name(seed, *wanted):
     """{score: [n, degrees]} of the data sets of a seed, of all scores or of those that are named."""
     x, _ = data_sets(seed)
     exact = [study.regression(degree) for degree in study.DEGREES]
@@ -196,7 +196,7 @@ def scores(seed, *wanted):
 @torch.no_grad()
 def choosing(seed):
     _, truth = data_sets(seed)
-    found = scores(seed)
+    found = scores_by_name(seed)
     for name, score in found.items():
         yield dict(seed=seed, score=name) | picks(score, truth, found["exact evidence"])
 
@@ -218,7 +218,7 @@ def picks(score, truth, exact):
 def places(seed):
     """The same choices by networks that know places, and their errors on the data sets of each degree itself."""
     x, truth = data_sets(seed)
-    exact = scores(seed, "exact evidence")["exact evidence"]
+    exact = scores_by_name(seed, "exact evidence")["exact evidence"]
     nets = [
         results.kept(
             f"evidence perceptron {degree} {seed}",
@@ -244,7 +244,7 @@ def places(seed):
 @torch.no_grad()
 def sets():
     x, truth = data_sets(SEEDS[0])
-    found = scores(SEEDS[0], "exact evidence", "area")
+    found = scores_by_name(SEEDS[0], "exact evidence", "area")
     for row, degree, exact, area in zip(
         x, truth, found["exact evidence"], found["area"], strict=True
     ):

@@ -47,13 +47,13 @@ def orders(scheme, rate, seed):
     net, truth, generator = network(scheme, seed), language(), draws.seeded(seed, 3)
     texts = truth.sample(NUM_TEXTS, generator=generator)
     readings = chain(
-        noise(net, texts[:NOISE_TEXTS], generator), ways_to_write(net, truth, texts, generator)
+        deviations(net, texts[:NOISE_TEXTS], generator), ways_to_write(net, truth, texts, generator)
     )
     for reading in readings:
         yield dict(scheme=scheme, rate=rate, seed=seed) | dict(zip(READING, reading, strict=True))
 
 
-def noise(net, texts, generator):
+def deviations(net, texts, generator):
     """A READING of each way to an area, without places and error."""
     length = net.num_tokens
     moments = study.score_moments(net, texts, NUM_MASKS, generator=generator)
@@ -104,7 +104,7 @@ def text_of(name):
 
 
 @torch.no_grad()
-def scores(model, text, generator):
+def score_table(model, text, generator):
     """(1/m) sum_j log p(x_j | x_R) under masks of every size, nats per token [D, masks]; the last has one mask."""
     sizes = torch.arange(1, model.num_tokens + 1).repeat_interleave(MASKS)
     parts = random_masks(model.num_tokens, sizes, generator=generator).split(256)
@@ -118,12 +118,12 @@ def passes(name):
     """The lines of a text."""
     generator, rng = draws.seeded(12, TEXTS.index(name)), np.random.default_rng(12)
     model, text = text_of(name)
-    size, table = model.num_tokens, scores(model, text, generator)
+    size, table = model.num_tokens, score_table(model, text, generator)
     deviation = table.std(1, ddof=1)
     along = (
         chain_rule(model, text, random_orders(size, ORDERS, generator=generator)).double().sum(-1)
     )
-    moments = study.Moments(table.mean(1)[None], deviation[None] ** 2)
+    moments = study.ScoreMoments(table.mean(1)[None], deviation[None] ** 2)
     spread = 256 * study.by_rate(moments, 256, spread=True).variance[0]
     variance = {
         "sizes spread evenly": size * (deviation**2).sum(),

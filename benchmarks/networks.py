@@ -81,7 +81,7 @@ def units(*networks, some=False):
                 yield network, name
 
 
-def scores(num_orders, network, name):
+def sequence_line(num_orders, network, name):
     """The one line of a sequence."""
     lm, text = load(network), (study.reactions() | chains().texts)[name]
     length = len(lm.encode(text))
@@ -291,16 +291,16 @@ TABLES = {
     f"networks_{name}": Table(*parts)
     for name, parts in {
         "reactions": (
-            partial(scores, 2),
+            partial(sequence_line, 2),
             lambda: sorted(units(*OF_REACTIONS), key=lambda unit: unit[1]),
         ),
         "chains": (
-            partial(scores, 2),
+            partial(sequence_line, 2),
             lambda: [*units("Sapiens heavy", "Sapiens light")],
             lambda: [chains()],
         ),
         "antiberty": (
-            partial(scores, 0),
+            partial(sequence_line, 0),
             lambda: [*units("AntiBERTy", some=True)],
             lambda: [chains()],
         ),

@@ -156,7 +156,7 @@ def along(lm, text, *orders):
     return lm.chain_rule(text, torch.stack([ahead, *orders]))
 
 
-def scores(name):
+def sequence_line(name):
     """The one line of a sequence."""
     text = study.scored()[name]
     length = len(network().encode(text))
@@ -286,7 +286,7 @@ TABLES = {
                 for seed in SEEDS
             ],
         ),
-        "scores": (scores, lambda: [(name,) for name in study.scored()]),
+        "scores": (sequence_line, lambda: [(name,) for name in study.scored()]),
         "ahead": (ahead, lambda: [(name,) for name in study.scored()]),
         "lookup": (lookup, lambda: [(texts, keep) for texts in ("all", *SEEDS) for keep in KEEPS]),
         "after": (after, lambda: [(seed,) for seed in SEEDS]),

@@ -130,15 +130,15 @@ class AreaPlan:
         )
         half = (self.masks + 1) / 2
         most = np.where(half + self.masks <= num_passes, half, num_passes)
-        self.blocks = Allocation(np.diff(self.edges, axis=0), error, most - 1)
+        self.sample = Allocation(np.diff(self.edges, axis=0), error, most - 1)
         self.score: np.ndarray | None = None  # of size D
 
     def next(self, generator: Generator) -> Masks:
         """The masks of the next round; none where enough are asked."""
-        pairs = self.blocks.next(generator)
+        pairs = self.sample.next(generator)
         if len(pairs.row):
             first = self.edges[pairs.block, pairs.row][:, None] + 1
-            count = self.blocks.width[pairs.block, pairs.row][:, None]
+            count = self.sample.width[pairs.block, pairs.row][:, None]
             steps = np.minimum((pairs.place * count).astype(int), count - 1)
             return Masks(pairs.row, first + steps)
         [long] = np.nonzero(self.tokens if self.score is None else [])
@@ -147,7 +147,7 @@ class AreaPlan:
     def tell(self, score: np.ndarray) -> None:
         """The scores [P, k] of the masks that `next` has named."""
         if score.shape[1] == 2:
-            self.blocks.tell(score)
+            self.sample.tell(score)
         else:
             self.score = score[:, 0]
 
@@ -159,7 +159,7 @@ class AreaPlan:
 
     def estimates(self, in_full: Mapping[int, float] = MappingProxyType({})) -> RowEstimates:
         """The area of each row; in_full: those that are known over all masks."""
-        found, long = self.blocks.estimates(), self.tokens > 0
+        found, long = self.sample.estimates(), self.tokens > 0
         if self.score is not None:
             found.mean[long] += torch.from_numpy(self.score)
             found.passes[long] += 1

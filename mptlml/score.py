@@ -80,9 +80,9 @@ def score_curve(
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
-    found, by_row, noise = [], [], []
-    blocks = asked.split(_at_once(num_masks * per_mask))
-    for part in tqdm(blocks, "curve", disable=None, delay=3, leave=False):
+    found, by_row, variances = [], [], []
+    parts = asked.split(_at_once(num_masks * per_mask))
+    for part in tqdm(parts, "curve", disable=None, delay=3, leave=False):
         drawn = part[:, None].expand(-1, num_masks)  # [s, P]
         if share_masks:
             score = _shared_scores(model, data, drawn, _at_once(per_mask), generator)
@@ -100,9 +100,9 @@ def score_curve(
                 -1,
             )
             by_row.append(score.mean(1))
-        noise.append(mask_variance(score, shared=share_masks))
+        variances.append(mask_variance(score, shared=share_masks))
         found.append(score.flatten(1).mean(1))
-    variance, dof = (_numpy(parts) for parts in zip(*noise, strict=True))
+    variance, dof = (_numpy(each) for each in zip(*variances, strict=True))
     rows = None if share_masks else _numpy(by_row)
     return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows)
 

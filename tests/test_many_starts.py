@@ -20,7 +20,7 @@ def test_the_scores_are_those_of_each_model(started):
     sizes = torch.arange(1, 11).expand(3, -1)
     observed = random_masks(10, sizes, generator=torch.Generator().manual_seed(1))
     second = rows.moment.about(torch.zeros(10).double()).covariance
-    scores = study.scores(weights, rows.noise, second, observed)
+    scores = study.mean_scores(weights, rows.noise, second, observed)
     for found, weight, masks in zip(scores, weights, observed, strict=True):
         torch.testing.assert_close(found, mean_score(PPCA(weight, rows.noise), rows.moment, masks))
     alone = torch.stack([PPCA(weight, rows.noise).mean_log_prob(rows.moment) for weight in weights])
@@ -33,7 +33,7 @@ def test_a_start_among_others_ends_as_it_does_alone(started, way):
     settings = study.WAYS[way]
     among = study.train(study.SCRIPTED, settings, (4, 44, 444), 20)[1]
     alone = weights[1].clone().requires_grad_()
-    masks = study.drawn(settings, 1, 10, None)[0] if settings.sizes else None
+    masks = study.masks_of(settings, 1, 10, None)[0] if settings.sizes else None
 
     def objective():
         model = PPCA(alone, rows.noise)
@@ -63,7 +63,7 @@ def test_a_start_among_others_ends_as_it_does_alone(started, way):
     ],
 )
 def test_an_epoch_has_the_masks_that_its_way_names(way, sizes):
-    observed = study.drawn(study.WAYS[way], 3, 10, torch.Generator().manual_seed(0))
+    observed = study.masks_of(study.WAYS[way], 3, 10, torch.Generator().manual_seed(0))
     assert (~observed).sum(-1).tolist() == [sizes] * 3 and not torch.equal(observed[0], observed[1])
 
 

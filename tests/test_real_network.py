@@ -127,7 +127,7 @@ def test_a_lookup_answers_as_its_mixture_does():
 
     for hidden in product([False, True], repeat=3):
         seen = [j for j in range(3) if not hidden[j]]
-        for j, found in enumerate(study.given(kept, np.array([hidden]))[0]):
+        for j, found in enumerate(study.from_visible(kept, np.array([hidden]))[0]):
             if hidden[j]:
                 assert found == pytest.approx(np.log(total([*seen, j]) / total(seen)))
     curve = dict(

@@ -103,7 +103,7 @@ class Importance:
         x, observed = checked(x, observed, self.vae)
         parts = []
         for rows, masks in self._batches(x, observed):
-            tokens, log_weight = self._draw(rows, masks)
+            tokens, log_weight = self._weighted_draws(rows, masks)
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
                 bound = self.visible_elbo(rows, masks)
@@ -123,7 +123,10 @@ class Importance:
             x, torch.ones_like(x, dtype=torch.bool) if observed is None else observed, self.vae
         )
         x = x.where(observed, 0.0)  # NaN at a masked token would pass into gradients
-        parts = [self._draw(rows, masks, condense)[1] for rows, masks in self._batches(x, observed)]
+        parts = [
+            self._weighted_draws(rows, masks, condense)[1]
+            for rows, masks in self._batches(x, observed)
+        ]
         log_weight = torch.cat(parts, 1)  # [S, N]
         log_prob = log_weight.logsumexp(0) - math.log(self.num_samples)
         size = 1 / log_weight.softmax(0).square().sum(0)
@@ -141,7 +144,9 @@ class Importance:
         fit = -0.5 * misfit.square().sum(-1) / (2 * vae.log_noise.detach()).exp()
         return fit - 0.5 * (mean.square() + deviation.square()).sum(-1) + deviation.log().sum(-1)
 
-    def _draw(self, x: Tensor, observed: Tensor, condense: bool = False) -> tuple[Tensor, Tensor]:
+    def _weighted_draws(
+        self, x: Tensor, observed: Tensor, condense: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D].
 
         condense: x are whole rows, and the first result has the tokens of `DeepVAE.condensed`.

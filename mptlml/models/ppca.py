@@ -243,10 +243,10 @@ class PPCA:
         check_shapes(moment.mean, observed, self.num_tokens, self._weight)
         outer, per_mask = self._outer(), self.weight.numel()
         step = at_once(AT_ONCE // per_mask, per_mask)
-        blocks = [self._mean_block(moment, part, outer) for part in observed.split(step)]
-        return torch.cat(blocks).to(self.weight.dtype)
+        parts = [self._mean_of_few(moment, part, outer) for part in observed.split(step)]
+        return torch.cat(parts).to(self.weight.dtype)
 
-    def _mean_block(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
+    def _mean_of_few(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
         """The same for a few masks, given the second moment C about mu and `_outer`.
 
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
@@ -260,13 +260,11 @@ class PPCA:
         # row by row, which takes longer
         if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
             rows = moment.as_rows()
-            answers = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
+            each = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
             squared = torch.stack(
-                [(self._mean + rows - answer.mean).square().sum(0) for answer in answers]
+                [(self._mean + rows - answer.mean).square().sum(0) for answer in each]
             )
-            return _log_normal(
-                squared, torch.stack([answer.variance for answer in answers]), observed
-            )
+            return _log_normal(squared, torch.stack([answer.variance for answer in each]), observed)
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
         squared = moment.diagonal() + (gain * change).sum(-2)

@@ -108,7 +108,7 @@ def _run(given: argparse.Namespace) -> None:
         return
     print("\n".join([given.summary(given, results), *_told(given, results)]))
     if given.curve:
-        _draw(results, given.curve)
+        _plot(results, given.curve)
 
 
 def _measure(given: argparse.Namespace, output: Output) -> Path:
@@ -489,15 +489,15 @@ def _parser() -> argparse.ArgumentParser:
     )
 
 
-def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
+def _summary(given: argparse.Namespace, results: list[Line]) -> str:
     """What texts score on average, with standard errors over texts, and how alike two scores rank them."""
     named = {
         "area": "area",
         "pseudo_log_likelihood": "pseudo-log-likelihood",
         "order_spread": "spread over orders",
     }
-    count, tokens = len(scores), sum(line["tokens"] for line in scores)
-    columns = {name: np.array([line.get(name) for line in scores], dtype=float) for name in named}
+    count, tokens = len(results), sum(line["tokens"] for line in results)
+    columns = {name: np.array([line.get(name) for line in results], dtype=float) for name in named}
     known = {name: column for name, column in columns.items() if not np.isnan(column).any()}
     if count > 1:
         lines = [
@@ -505,7 +505,7 @@ def _summary(given: argparse.Namespace, scores: list[Line]) -> str:
         ]
         errors = {name: column.std(ddof=1) / np.sqrt(count) for name, column in known.items()}
     else:
-        errors = {"area": scores[0].get("area_error")}
+        errors = {"area": results[0].get("area_error")}
         told = "; the error of its area over masks" if errors["area"] else ""
         lines = [f"1 text, {tokens} tokens{told}, nats per text:"]
     for name, column in known.items():
@@ -627,16 +627,16 @@ def _doubt(line: Line) -> str:
     return f", not sure{ends}"
 
 
-def _draw(scores: list[Line], path: Path) -> None:
+def _plot(lines: list[Line], path: Path) -> None:
     """The mean curve of the texts over the masking rate, into a picture file."""
     from matplotlib.figure import Figure
 
     rates = np.linspace(0.01, 1, 100)
     figure = Figure(figsize=(6, 3.5), layout="constrained")
     axes = figure.subplots()
-    axes.plot(100 * rates, mean_curve(scores, rates), color="#0072B2")
+    axes.plot(100 * rates, mean_curve(lines, rates), color="#0072B2")
     axes.set(xlabel="tokens masked (%)", ylabel="nats per masked token")
-    axes.set_title(f"MPT curve, {len(scores)} texts", loc="left", fontsize="medium")
+    axes.set_title(f"MPT curve, {len(lines)} texts", loc="left", fontsize="medium")
     axes.grid(color="#E2E2E2", linewidth=0.6)
     axes.tick_params(length=0)
     axes.spines[["top", "right"]].set_visible(False)

@@ -17,7 +17,7 @@ from ..allocation import SHORT, AreaPlan
 from ..checks import check_count
 from ..masks import random_orders
 from .inputs import LeftOut, Text, check_list
-from .masked_lm import MaskedLM, check_finite
+from .masked_lm import MaskedLM, check_scores
 from .pairs import choose, compare
 from .results import Line, Output, short_digest, write_results
 from .sequences import mutated
@@ -142,7 +142,7 @@ def compare_corpus(
         for one, other in [item.texts]
     ]
     settings = dict(num_passes=num_passes, level=level, others=others, seed=seed)
-    return _write(lm, output, found, heads, _compare, "pairs", left_out, about, **settings)
+    return _write(lm, output, found, heads, _pair_lines, "pairs", left_out, about, **settings)
 
 
 def choose_corpus(
@@ -167,7 +167,7 @@ def choose_corpus(
     found = _readable(lm, questions, truncate, left_out)
     heads = [dict(answers=[text.text for text in item.texts]) | _head(item) for item in found]
     settings = dict(num_passes=num_passes, level=level, single=single, seed=seed)
-    return _write(lm, output, found, heads, _choose, "questions", left_out, about, **settings)
+    return _write(lm, output, found, heads, _choice_lines, "questions", left_out, about, **settings)
 
 
 def variants_corpus(
@@ -217,7 +217,7 @@ def variants_corpus(
             wrong.append(f"line {mutant.line}: {error}")
     _tell(wrong, len(variants), len(found), left_out)
     heads = [dict(name=wild.name, mutant=item.texts[0].text) | _head(item) for item in found]
-    measure = partial(_variants, cache(lambda: lm.masked_marginals(ids)))
+    measure = partial(_variant_lines, cache(lambda: lm.masked_marginals(ids)))
     settings = dict(single=single, areas=areas, num_passes=num_passes, level=level, seed=seed)
     return _write(lm, output, found, heads, measure, "variants", left_out, about, **settings)
 
@@ -299,7 +299,7 @@ def _score_lines(
             dict(windows=max(1, len(ids) - lm.max_tokens + 1)) for ids in some.rows
         ]
     elif error is None or num_passes is None:
-        lines = _of_curves(lm, some.rows, num_sizes, num_masks, own)
+        lines = _curve_lines(lm, some.rows, num_sizes, num_masks, own)
     else:
         areas = lm.areas(some, num_passes, error=error, generator=own)
         lines = [
@@ -316,7 +316,7 @@ def _score_lines(
         ]
     each = lm.single_scores(some)
     lefts = lm.single_scores(some, "all") if tokens else each
-    check_finite(torch.cat(each))
+    check_scores(torch.cat(each))
     for place, ids, line, scores, left in zip(unit, some.rows, lines, each, lefts, strict=True):
         line |= dict(pseudo_log_likelihood=float(scores.sum()))
         if num_orders:
@@ -334,7 +334,7 @@ def _score_lines(
     return lines
 
 
-def _of_curves(
+def _curve_lines(
     lm: MaskedLM, rows: Sequence[Tensor], num_sizes: int, num_masks: int, generator: Generator
 ) -> list[Line]:
     """The areas of texts, from their curves; short ones are asked under all of their masks."""
@@ -349,7 +349,7 @@ def _of_curves(
     lines = []
     for ids, few, passes in zip(rows, short, asked, strict=True):
         curve = lm.exact_curve(ids) if few else next(curves)
-        check_finite(torch.from_numpy(curve.mean))
+        check_scores(torch.from_numpy(curve.mean))
         area = curve.area()
         unknown = curve.quadrature_error if isinstance(curve, TextCurve) else 0.0
         lines.append(
@@ -366,7 +366,7 @@ def _of_curves(
     return lines
 
 
-def _compare(
+def _pair_lines(
     lm: MaskedLM,
     items: Sequence[Item],
     unit: Sequence[int],
@@ -386,7 +386,7 @@ def _compare(
     ]
 
 
-def _choose(
+def _choice_lines(
     lm: MaskedLM,
     items: Sequence[Item],
     unit: Sequence[int],
@@ -398,7 +398,7 @@ def _choose(
 ) -> list[Line]:
     """What is measured of the questions of a unit."""
     questions = [items[place].ids for place in unit]
-    each = check_finite(lm.pseudo_log_likelihood([ids for ids_of in questions for ids in ids_of]))
+    each = check_scores(lm.pseudo_log_likelihood([ids for ids_of in questions for ids in ids_of]))
     lines: list[Line] = [
         dict(
             pseudo_log_likelihoods=scores.tolist(),
@@ -422,7 +422,7 @@ def _alone(answers: Sequence[Tensor], place: int) -> int | None:
     return place + 1 if same == 1 else None
 
 
-def _variants(
+def _variant_lines(
     marginals: Callable[[], Tensor],
     lm: MaskedLM,
     items: Sequence[Item],
@@ -447,7 +447,7 @@ def _variants(
             line["pseudo_log_likelihood"] = score
     if areas:
         settings: dict[str, Any] = dict(num_passes=num_passes, level=level, others=False, seed=seed)
-        for line, pair in zip(lines, _compare(lm, items, unit, **settings), strict=True):
+        for line, pair in zip(lines, _pair_lines(lm, items, unit, **settings), strict=True):
             names = ("difference", "error", "low", "high", "sure", "passes")
             line |= {name: pair[name] for name in names}
     return lines
@@ -519,10 +519,9 @@ def weights_digest(model: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def mean_curve(scores: Sequence[Line], rates: np.ndarray) -> np.ndarray:
+def mean_curve(lines: Sequence[Line], rates: np.ndarray) -> np.ndarray:
     """The mean over texts of their curves at masking rates [S] in (0, 1], nats per token [S]."""
     each = [
-        np.interp(rates, np.array(line["sizes"]) / line["tokens"], line["scores"])
-        for line in scores
+        np.interp(rates, np.array(line["sizes"]) / line["tokens"], line["scores"]) for line in lines
     ]
     return np.mean(each, 0)

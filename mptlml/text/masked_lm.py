@@ -583,7 +583,7 @@ def mask_scores(
         asked[i] = _hides(new[i], len(rows[i]))
     found, texts = {}, [i for i, masks in asked.items() if len(masks)]
     for k, answer in lm.network.log_probs([lm.network.hiding(rows[i], asked[i]) for i in texts]):
-        found[texts[k]] = check_finite(mean_by_mask(answer, asked[texts[k]].sum(1)))
+        found[texts[k]] = check_scores(mean_by_mask(answer, asked[texts[k]].sum(1)))
     for i, code in codes.items():
         if i in found:
             known[i][new[i]] = found[i]
@@ -606,7 +606,7 @@ def exact_area(
     return float(sum(scores[sizes == size].mean() for size in range(1, length + 1)))
 
 
-def check_finite(scores: Tensor) -> Tensor:
+def check_scores(scores: Tensor) -> Tensor:
     """Scores as they are. Raises ValueError: one that is not finite."""
     if not scores.isfinite().all():
         raise ValueError("the model has no finite score for it")

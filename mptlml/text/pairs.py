@@ -22,7 +22,7 @@ from ..allocation import EXACT
 from ..checks import check_count
 from .masked_lm import (
     MaskedLM,
-    check_finite,
+    check_scores,
     exact_area,
     mask_scores,
     mean_by_mask,
@@ -114,7 +114,7 @@ def compare(
         i: not_yet_asked(len(text)) for i, text in enumerate(ids) if masks[i // 2] <= num_passes
     }
     differ = [k for k, (one, other) in enumerate(each) if not torch.equal(one, other)]
-    exact = _other_scores(lm, each, differ if others else [])
+    exact = _other_differences(lm, each, differ if others else [])
     rounds = [np.zeros(0) for _ in keys]
     found = {k: Comparison(0.0, 0.0, 0.0, 0.0, False, 0, *exact[k]) for k in range(len(keys))}
     count = 0
@@ -183,7 +183,7 @@ def choose(
     return found
 
 
-def _other_scores(
+def _other_differences(
     lm: MaskedLM, pairs: Sequence[tuple[Tensor, Tensor]], asked: Sequence[int]
 ) -> list[tuple[float, float, int]]:
     """Differences of pseudo-log-likelihoods and chain rules of pairs, and their passes; NaN where not asked.
@@ -333,4 +333,4 @@ def half_width(count: int, error: float, level: float) -> float:
 
 def _area_by_mask(answer: Tensor, hidden: Tensor) -> Tensor:
     """D times the mean of the answers to each mask [n, D], which stand one after the other: [n]."""
-    return hidden.shape[1] * check_finite(mean_by_mask(answer, hidden.sum(1)))
+    return hidden.shape[1] * check_scores(mean_by_mask(answer, hidden.sum(1)))

@@ -265,10 +265,8 @@ class Network:
         if vocabulary:
             return logits.log_softmax(-1)
         true = rows.ids[rows.asked].to(self.device)[:, None]
-        blocks = zip(logits.split(256), true.split(256), strict=True)  # less memory
-        return torch.cat(
-            [block.gather(-1, own)[:, 0] - block.logsumexp(-1) for block, own in blocks]
-        )
+        few = zip(logits.split(256), true.split(256), strict=True)  # less memory
+        return torch.cat([some.gather(-1, own)[:, 0] - some.logsumexp(-1) for some, own in few])
 
     def may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.

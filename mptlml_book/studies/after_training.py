@@ -167,12 +167,12 @@ def fine_tune(
     """
     net, weight = copy.deepcopy(net), head.float().requires_grad_()
 
-    def score() -> Tensor:
+    def objective() -> Tensor:
         chosen = draws.randperm(len(x), None, generator)[:BATCH]
         return -cross_entropy(with_constant(middle_states(net, x[chosen])) @ weight, labels[chosen])
 
     fit(
-        score,
+        objective,
         [*net.parameters(), weight],
         num_steps=TUNING_STEPS,
         learning_rate=TUNING_RATE,

@@ -53,7 +53,7 @@ WAYS = {
 }
 
 
-class Rows(NamedTuple):
+class RowSet(NamedTuple):
     """The second moment of a set of rows, and of infinitely many; the noise variance and the number of latents."""
 
     moment: SecondMoment
@@ -62,7 +62,7 @@ class Rows(NamedTuple):
     num_latents: int
 
 
-def rows_of(name: str) -> Rows:
+def rows_of(name: str) -> RowSet:
     """A set of rows by its name, as Chapter 5 draws them."""
     x, weight, noise = scripts_rows(2000, 10, 2, seed=1991)
     truth = PPCA(weight, noise)
@@ -70,7 +70,7 @@ def rows_of(name: str) -> Rows:
     if name == OWN:
         x = truth.sample(len(x), generator=torch.Generator().manual_seed(1991))
         added = noise * torch.eye(len(weight))
-    return Rows(
+    return RowSet(
         SecondMoment.of(x),
         SecondMoment(truth.mean, weight @ weight.T + added),
         noise,
@@ -85,7 +85,7 @@ def starting_weight(seed: int, num_tokens: int, num_latents: int) -> Tensor:
     ).double()
 
 
-def scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Tensor:
+def mean_scores(weight: Tensor, noise: float, second: Tensor, observed: Tensor) -> Tensor:
     """`mean_score` [S, P] of rows with the second moment about zero [D, D], for weights [S, D, K], masks [S, P, D]."""
     outer = (weight[..., None] * weight[:, :, None]).flatten(2)  # [S, D, K K]
     gram = (observed.double() @ outer).unflatten(-1, 2 * weight.shape[-1:])  # of the visible tokens
@@ -131,8 +131,8 @@ def train(name: str, way: Way, seeds: tuple[int, ...] = SEEDS, num_epochs: int =
         """The sum over the starts: each has its own gradient."""
         if not way.sizes:
             return log_likelihood(weight, rows.noise, second).sum()
-        observed = drawn(way, len(seeds), num_tokens, generator)
-        return num_tokens * scores(weight, rows.noise, second, observed).mean(-1).sum()
+        observed = masks_of(way, len(seeds), num_tokens, generator)
+        return num_tokens * mean_scores(weight, rows.noise, second, observed).mean(-1).sum()
 
     adam = partial(torch.optim.Adam, betas=(0.9, way.memory))
     for steps in np.diff([0, *way.emptied, num_epochs]).tolist():
@@ -140,7 +140,7 @@ def train(name: str, way: Way, seeds: tuple[int, ...] = SEEDS, num_epochs: int =
     return weight.detach()
 
 
-def drawn(way: Way, num_starts: int, num_tokens: int, generator: Generator) -> Tensor:
+def masks_of(way: Way, num_starts: int, num_tokens: int, generator: Generator) -> Tensor:
     """The masks of an epoch [S, P, D]."""
     if way.sizes == "all":
         return all_masks(num_tokens, 2).expand(num_starts, -1, -1)

@@ -22,18 +22,18 @@ from mptlml.score import score_curve
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
 LLADA_BATCH = 16  # LLaDA's script spreads its sizes over batches of this many passes
 PLACES = ("random", "surest place", "surest word")  # see `unmask`
-BLOCK = 2048  # masks in one call of a model
+AT_ONCE = 2048  # masks in one call of a model
 TIE = 1e-9  # confidences closer than this count as equal
 
 
-class Moments(NamedTuple):
+class ScoreMoments(NamedTuple):
     """Mean and variance over masks of (1/m) sum_j log p(x_j | x_R), nats per token, of each text and size [T, D]."""
 
     mean: np.ndarray
     variance: np.ndarray
 
 
-class Noise(NamedTuple):
+class BiasAndVariance(NamedTuple):
     """Bias and variance of an estimator of each text's area [T]."""
 
     bias: np.ndarray
@@ -42,19 +42,19 @@ class Noise(NamedTuple):
 
 def score_moments(
     model: ConditionalModel, texts: Tensor, num_masks: int, *, generator: Generator
-) -> Moments:
-    """The Moments of texts [T, D] from `num_masks` masks per text and size, at least 2."""
+) -> ScoreMoments:
+    """The ScoreMoments of texts [T, D] from `num_masks` masks per text and size, at least 2."""
     curves = [
         score_curve(model, text, num_masks=num_masks, generator=generator)
         for text in texts[:, None]
     ]
-    return Moments(
+    return ScoreMoments(
         np.stack([curve.mean for curve in curves]),
         num_masks * np.stack([curve.variance for curve in curves]),
     )
 
 
-def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
+def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> BiasAndVariance:
     """The rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
 
     spread: one t from each of `num_passes` equal parts, as in a batch of MDLM's code, not independent ones.
@@ -74,11 +74,11 @@ def by_rate(moments: Moments, num_passes: int, *, spread: bool) -> Noise:
     within[np.arange(len(t)), part] = width * strata
     by_part = first @ within
     spread_of = (second @ within - by_part**2).mean(-1) / num_passes
-    return Noise(by_part.mean(-1) - mean.sum(-1), spread_of)
+    return BiasAndVariance(by_part.mean(-1) - mean.sum(-1), spread_of)
 
 
 def by_size(
-    moments: Moments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1
+    moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1
 ) -> np.ndarray:
     """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
 
@@ -101,7 +101,7 @@ def by_size(
     return (second - first**2).mean(-1) / num_passes
 
 
-def by_llada(moments: Moments, num_passes: int, batch: int = LLADA_BATCH) -> Noise:
+def by_llada(moments: ScoreMoments, num_passes: int, batch: int = LLADA_BATCH) -> BiasAndVariance:
     """LLaDA's likelihood script: sizes D/b apart from one random start, b passes per batch.
 
     The script rounds k + i D/b, i = 0..b - 1, for a random k in 1..D, and starts again at 1 above D.
@@ -115,7 +115,9 @@ def by_llada(moments: Moments, num_passes: int, batch: int = LLADA_BATCH) -> Noi
     # the mean of one batch, given its start: [T, D]
     area = num_tokens * mean[:, sizes - 1].mean(-1)
     noise = num_tokens**2 * variance[:, sizes - 1].mean((-1, -2)) / batch
-    return Noise(area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes)
+    return BiasAndVariance(
+        area.mean(-1) - mean.sum(-1), (area.var(-1) + noise) * batch / num_passes
+    )
 
 
 def nested_areas(
@@ -135,7 +137,7 @@ def nested_areas(
     # [Q, T, D]
     rank = random_orders(num_tokens, (num_orders, len(texts)), generator=generator).argsort(-1)
     estimates = []
-    for some in rank.split(max(1, BLOCK // (num_passes * len(texts)))):
+    for some in rank.split(max(1, AT_ONCE // (num_passes * len(texts)))):
         observed = some[:, None] >= size[:, None, None]  # [q, passes, T, D]
         with torch.no_grad():
             score = token_log_probs(model, texts, observed).sum(-1).double() / size[:, None]
@@ -161,7 +163,7 @@ def complementary_areas(
     observed = random_masks(num_tokens, sizes, generator=generator)  # [passes / 2, Q, T, D]
     observed = torch.cat([observed, ~observed & observed.any(-1, keepdim=True)])
     estimates = []
-    for some in observed.split(max(1, BLOCK // (num_passes * len(texts))), 1):
+    for some in observed.split(max(1, AT_ONCE // (num_passes * len(texts))), 1):
         with torch.no_grad():
             score = token_log_probs(model, texts, some).sum(-1).double() / (~some).sum(-1)
         estimates.append(score.mean(0) * num_tokens)

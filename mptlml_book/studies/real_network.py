@@ -67,7 +67,7 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class LoadedNetwork:
     """lm: the network; `source` names it, `note` warns of a stand-in, `is_real` says whether it is AntiBERTy.
 
     `digest` is that of its name where the pin says which weights it has, else of its weights.
@@ -108,20 +108,20 @@ def spaced(sequence: str) -> str:
     return " ".join(sequence)
 
 
-def load_network() -> Network:
+def load_network() -> LoadedNetwork:
     """The network that MPTLML_MASKED_LM names, or else AntiBERTy, or a small one with a note."""
     name = os.environ.get("MPTLML_MASKED_LM")
     if name:
         lm = from_hub(lambda **where: MaskedLM.from_pretrained(name, **where), name)
         if lm is not None:
-            return Network(lm, name)
+            return LoadedNetwork(lm, name)
     folder = _folder("antiberty")
     if folder is not None and not name:
-        return Network(
+        return LoadedNetwork(
             _antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True
         )
     missing = name or "The package antiberty 0.1.3"
-    return Network(
+    return LoadedNetwork(
         small_network(),
         "a small BERT",
         (
@@ -245,14 +245,14 @@ def looked_up(
         ranks = rng.random((num_masks, len(kept))).argsort(1)  # [masks, D]
         curves.append(
             [
-                given(kept, ranks < size)[ranks < size].mean()
+                from_visible(kept, ranks < size)[ranks < size].mean()
                 for size in hidden_tokens(RATES, len(kept))
             ]
         )
     return np.array(curves)
 
 
-def given(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+def from_visible(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     """Log-probabilities of letters, nats [masks, D], under an even mixture with log-probabilities `kept` [D, N].
 
     Each given the letters that are not `hidden`, bool [masks, D]; those of visible letters mean nothing.
