@@ -1,6 +1,7 @@
 """PPCA against exact fractions and scikit-learn."""
 
 import itertools
+import warnings
 
 import numpy as np
 import oracles
@@ -107,6 +108,10 @@ def whole_rows(model, x):
     return stats.norm(0, np.sqrt(variances)).logpdf(centred @ axes).sum(1)
 
 
+slower = pytest.mark.filterwarnings("ignore:sigma.2 is so small:RuntimeWarning")
+
+
+@slower
 @pytest.mark.parametrize(
     ("dtype", "noise_variance"),
     [(torch.float32, 0.1), (torch.float32, 1e-5), (torch.float64, 1e-5), (torch.float64, 1e-10)],
@@ -132,6 +137,7 @@ def test_little_noise_costs_no_digits(dtype, noise_variance, generator):
     )
 
 
+@slower
 @pytest.mark.parametrize("noise_variance", [0.1, 1e-4, 1e-7])
 def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator):
     """Where W_R spans fewer than K dimensions: one token, and rank 2 of K = 3."""
@@ -157,6 +163,7 @@ def test_fewer_directions_than_latents_cost_no_digits(noise_variance, generator)
         )
 
 
+@slower
 def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypatch):
     """Also in blocks, of a few masks at a time."""
     x = a_model(6, 3).sample(4, generator=generator)
@@ -182,6 +189,20 @@ def test_the_slower_ways_give_the_same_answers_and_gradients(generator, monkeypa
             found.append([*answers, *torch.autograd.grad(value, weight)])
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=0, atol=1e-10)
+
+
+def test_a_slower_way_is_told_once_and_a_fast_one_not(generator):
+    masks = random_masks(50, [1, 25], generator=generator)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        for noise_variance, count in ((1e-2, 0), (1e-12, 1)):
+            model = a_model(50, 3, noise_variance)
+            x = model.sample(4, generator=generator)
+            for _ in range(2):
+                model.mean_conditional_log_prob(x, masks)
+                model.mean_log_prob(x)
+            assert [each.category for each in told] == count * [RuntimeWarning]
+    assert "row by row" in str(told[0].message)
 
 
 def test_parameters_that_are_changed_later_count_and_are_checked(generator):

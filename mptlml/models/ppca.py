@@ -10,6 +10,7 @@ By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur com
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -237,7 +238,8 @@ class PPCA:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D].
 
         data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation.
-        The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost does not grow with N.
+        The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost does not grow with N; where
+        that would lose digits a RuntimeWarning says that it goes row by row.
         """
         moment = self._about_mean(data)
         check_shapes(moment.mean, observed, self.num_tokens, self._weight)
@@ -257,8 +259,8 @@ class PPCA:
         cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
         root = self._root(observed, outer)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        # row by row, which takes longer
         if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
+            _warn_of_rows()
             rows = moment.as_rows()
             each = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
             squared = torch.stack(
@@ -280,6 +282,7 @@ class PPCA:
             explained = (moment.times(projected) * projected).sum()
             squared = (moment.diagonal().sum() - explained) / self._noise_variance
         else:
+            _warn_of_rows()
             squared = self._squared(moment.as_rows(), every, root).sum()
         return self._density(self.num_tokens, root, squared)
 
@@ -365,6 +368,16 @@ class PPCA:
     def _outer(self) -> Tensor:
         """w_j w_j^T for each token [D, K K]."""
         return (self._weight[:, :, None] * self._weight[:, None, :]).flatten(1)
+
+
+def _warn_of_rows() -> None:
+    """Say once that a mean is taken in the slower way."""
+    warnings.warn(
+        "sigma^2 is so small beside the rows that the mean over their second moment would lose digits: it is "
+        "taken row by row, which takes longer",
+        RuntimeWarning,
+        stacklevel=1,  # this line, so that it is said once, whoever asks
+    )
 
 
 def _log_normal(squared: Tensor, variance: Tensor, observed: Tensor) -> Tensor:
