@@ -29,6 +29,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
+from mptlml_book.data import places
 from mptlml_book.report.claims import KINDS, RUNS, VERDICTS, claims, file_digest
 from mptlml_book.report.records import MIME
 
@@ -112,9 +113,6 @@ def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(tmp_path):
     assert found == {name: expected for name, (_, expected) in EDITS.items()}
 
 
-PLACES = ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE")
-
-
 def begun(root):
     """A folder as a project with a package and no chapters, and the home of a reader who has no data."""
     for name, text in {
@@ -135,7 +133,7 @@ def begun(root):
 
 @pytest.fixture
 def little_book(tmp_path, monkeypatch):
-    for name in PLACES:
+    for name in places.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return begun(tmp_path)
@@ -149,17 +147,18 @@ def write_chapter(root, *cells, name="01_good"):
     return path
 
 
+VOCABULARY = "models--google-bert--bert/snapshots/0/vocab.txt"
+SENTENCES = "nyu-mll___glue/cola/train.arrow"
+
+
 @pytest.mark.parametrize(
     ("module", "file", "variable", "folder"),
     [
         ("images", "MNIST/raw/train-images-idx3-ubyte", "MPTLML_DATA", ".cache/mptlml"),
-        (
-            "text",
-            "hub/models--google-bert--bert/snapshots/0/vocab.txt",
-            "HF_HOME",
-            ".cache/huggingface",
-        ),
-        ("text", "datasets/nyu-mll___glue/cola/train.arrow", "HF_HOME", ".cache/huggingface"),
+        ("text", f"hub/{VOCABULARY}", "HF_HOME", ".cache/huggingface"),
+        ("text", f"datasets/{SENTENCES}", "HF_HOME", ".cache/huggingface"),
+        ("text", VOCABULARY, "HF_HUB_CACHE", ".cache/huggingface/hub"),
+        ("text", SENTENCES, "HF_DATASETS_CACHE", ".cache/huggingface/datasets"),
     ],
 )
 def test_the_digest_sees_the_data_at_hand_wherever_they_lie(
@@ -226,7 +225,7 @@ def test_a_chapter_runs_again_when_a_stored_file_that_it_reads_has_changed(
 def program(root):
     """The executor, laid into a project of its own, and what such a reader's terminal knows."""
     copy = shutil.copytree(ROOT / "book" / "_ext", root / "book" / "_ext") / "book_execute.py"
-    env = {name: value for name, value in os.environ.items() if name not in PLACES}
+    env = {name: value for name, value in os.environ.items() if name not in places.VARIABLES}
     return [sys.executable, str(copy)], env | {"HOME": str(root / "home"), "PYTHONPATH": str(ROOT)}
 
 

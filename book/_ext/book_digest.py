@@ -20,6 +20,8 @@ import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from myst_nb.core.read import read_myst_markdown_notebook
 
+from mptlml_book.data import places
+
 ROOT = Path(__file__).resolve().parents[2]
 tree, from_yaml = cache(ast.parse), cache(yaml.safe_load)  # the same text is read once
 
@@ -136,26 +138,17 @@ def listing(folder: str | Path, *patterns: str) -> list[str]:
 
 def data_at_hand(modules: list[str]) -> list[str]:
     """What the loaders among the modules will find, and the network that MPTLML_MASKED_LM names."""
-    found, said = [], os.environ.get
-    cached = Path.home() / ".cache"
+    found = []
     if "mptlml_book.data.images" in modules:
-        found += listing(
-            said("MPTLML_DATA") or cached / "mptlml",
-            "MNIST/raw/*-ubyte",
-            "FashionMNIST/raw/*-ubyte",
-        )
+        found += listing(places.images(), "MNIST/raw/*-ubyte", "FashionMNIST/raw/*-ubyte")
     if "mptlml_book.data.text" in modules:
-        home = Path(said("HF_HOME") or cached / "huggingface")
-        name = said("MPTLML_MASKED_LM", "")
+        name = os.environ.get("MPTLML_MASKED_LM", "")
         models = [
             f"models--{model.replace('/', '--')}/snapshots/**/*"
             for model in ("google-bert/*", name)
             if model
         ]
-        found += listing(said("HF_HUB_CACHE") or home / "hub", *models)
-        found += listing(
-            said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue/**/*.arrow"
-        )
+        found += listing(places.models(), *models) + listing(places.glue(), "**/*.arrow")
         found += [name, *(listing(name, "**/*") if name else [])]
     if "mptlml_book.studies.real_network" in modules:
         found += [name for name in ("antiberty", "anarci") if importlib.util.find_spec(name)]

@@ -23,6 +23,7 @@ from book_digest import ROOT, chapters, code_of, digest, read_chapter
 from book_lock import locked
 from book_outputs import executed_chapter, gather, stand_ins
 
+from mptlml_book.data import places
 from mptlml_book.data.fetch import missing
 
 
@@ -78,7 +79,7 @@ def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
 def _environment(root: Path) -> dict[str, str]:
     """What a chapter's kernel runs with: one thread, for two share the cores, and data wherever it starts."""
     env = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1") | os.environ
-    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+    for name in places.VARIABLES:
         if os.path.isdir(env.get(name, "")):
             env[name] = os.path.abspath(env[name])
     return env | {"BOOK_ROOT": str(root), "PYTHONPATH": str(Path(__file__).parent)}

@@ -10,28 +10,25 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from pathlib import Path
+
+from . import places
 
 GLUE_SETS = ("ax", "cola", "mrpc", "qnli")
 
 
 def missing(names: Iterable[str]) -> list[str]:
     """Those among the data that are not on this machine and may be fetched: a look at folders, nothing else."""
-    said, cached = os.environ.get, Path.home() / ".cache"
-    home = Path(said("HF_HOME") or cached / "huggingface")
-    glue = Path(said("HF_DATASETS_CACHE") or home / "datasets", "nyu-mll___glue")
-    bert = Path(
-        said("HF_HUB_CACHE") or home / "hub", "models--google-bert--bert-base-uncased", "snapshots"
-    )
+    said = os.environ.get
     switches = {said(name, "").upper() for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")}
     offline = {"1", "TRUE", "YES", "ON"} & switches
+    bert = places.models() / "models--google-bert--bert-base-uncased" / "snapshots"
     images = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
     there = {
-        "glue": offline or all(any((glue / name).rglob("*.arrow")) for name in GLUE_SETS),
+        "glue": offline or all(any((places.glue() / name).rglob("*.arrow")) for name in GLUE_SETS),
         "bert": offline or any(bert.glob("*/*.safetensors")) and any(bert.glob("*/vocab.txt")),
     } | {
         name: said("MPTLML_DATA")
-        or len([*(cached / "mptlml" / folder / "raw").glob("*-ubyte")]) == 4
+        or len([*(places.cached_images() / folder / "raw").glob("*-ubyte")]) == 4
         for name, folder in images.items()
     }
     return [name for name in names if not there[name]]

@@ -21,7 +21,7 @@ from torch import Tensor
 from mptlml.checks import check_choice, check_count
 from mptlml.extras import needs
 
-from . import digest_of
+from . import digest_of, places
 from .probe import asked_before, download, in_words, refusal
 
 # torchvision's names, also of the folders
@@ -65,8 +65,7 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
     check_choice(name, (*DATASETS, "digits"), "images")
     if name == "digits":
         return _cut(_digits(), num_rows)
-    named = os.environ.get("MPTLML_DATA")
-    root = Path(named) if named else Path.home() / ".cache" / "mptlml"
+    named, root = os.environ.get("MPTLML_DATA"), places.images()
     if not _is_there(raw := root / DATASETS[name] / "raw"):
         if named:
             raise ValueError(
@@ -135,7 +134,7 @@ def _is_there(raw: Path) -> bool:
 
 def fetch_images(name: str) -> str:
     """Put the files of a data set into the reader's cache, one process at a time; why that failed, "" where not."""
-    raw = Path.home() / ".cache" / "mptlml" / DATASETS[name] / "raw"
+    raw = places.cached_images() / DATASETS[name] / "raw"
     kind = _torchvision(name)
     if why := asked_before("mirror") or refusal(kind.mirrors[0] + kind.resources[0][0], GZIP):
         return why
