@@ -5,7 +5,7 @@
                 times the steps, and twice the width
     choosing    which of five degrees each score picks, over 500 data sets
     places      the same choices by networks that know places, two hidden layers each
-    sets        the first seed's areas of each of these data sets
+    sets        the first seed's areas of each of these data sets, and how far its orders differ
     widths      which width of the prior the area picks for groups of data sets
     nested      nested sampling of the same evidence (python -m pip install dynesty)
 
@@ -235,15 +235,20 @@ def places(seed):
 
 @torch.no_grad()
 def sets():
-    x, truth = data_sets(SEEDS[0])
-    found = scores_by_name(SEEDS[0], "exact evidence", "area")
-    for row, degree, exact, area in zip(
-        x, truth, found["exact evidence"], found["area"], strict=True
-    ):
+    """Evidence of each data set, its area, and the standard deviation of its orders, by degree."""
+    seed = SEEDS[0]
+    x, truth = data_sets(seed)
+    exact = scores_by_name(seed, "exact evidence")["exact evidence"]
+    read = [
+        along_orders(network(str(degree), "uniform sizes", seed), x, seed)
+        for degree in study.DEGREES
+    ]
+    area = torch.stack([found.mean for found in read], -1)
+    spread = torch.stack([found.stderr for found in read], -1) * NUM_ORDERS**0.5
+    for row, degree, *columns in zip(x, truth, exact, area, spread, strict=True):
         answers = "".join(str(int(value)) for value in row)
-        yield dict(
-            answers=f"x{answers}", degree=int(degree), exact=exact.tolist(), area=area.tolist()
-        )
+        columns = dict(zip(("exact", "area", "spread"), (c.tolist() for c in columns), strict=True))
+        yield dict(answers=f"x{answers}", degree=int(degree)) | columns
 
 
 # The width of a prior ---------------------------------------------------------------------------------------
