@@ -394,12 +394,14 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
     path.write_bytes(TABLE)
     source = Source(path, say=said.append)
     first, *_, last = source.texts(["more", "id;"], given='te"xt')
-    assert first == ((2, "x", None, "the cat\nsat", {}), (2, "1", None, "the cat\nsat", {}))
+    assert [text[:5] for text in first] == [
+        (2, "x", None, "the cat\nsat", {}),
+        (2, "1", None, "the cat\nsat", {}),
+    ]
     assert last[0].line == 6 and source.counts == {}
     [_, [second]] = source.texts(['te"xt'])
-    assert second == (5, "a dog", None, "", {"id;": "2", "more": "y"}) and source.counts == {
-        "empty": 1
-    }
+    assert second[:5] == (5, "a dog", None, "", {"id;": "2", "more": "y"})
+    assert source.counts == {"empty": 1}
     assert "names the columns id;, te" in said[0] and "1 rows go over several lines" in said[1]
     path.with_suffix(".fa").write_bytes(FASTA)
     assert [text.name for [text] in Source(path.with_suffix(".fa")).texts()] == ["one", ""]
@@ -418,6 +420,11 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
         ("CLUSTAL W\n\none   EV-L\ntwo   EVQL\n", "looks like an alignment"),
         ("# STOCKHOLM 1.0\none EV-L\n//\n", "looks like an alignment"),
         (" 2 4\none       EV-L\n", "looks like an alignment"),
+        (">P1;one\nA title\nEVQL*\n", "looks like PIR"),
+        ("##fileformat=VCFv4.2\nchr1\n", "looks like VCF or SAM"),
+        ("| id | text |\n|:--|--:|\n| 1 | the cat |\n", "looks like a table of Markdown"),
+        ("\\documentclass{article}\nthe cat\n", "looks like LaTeX"),
+        ("1\n00:00:01,000 --> 00:00:02,000\nthe cat\n", "looks like subtitles"),
         (">one\nEV>two\nQL\n", "line 2 of t.txt: '>' is no letter of a sequence"),
         (">one\n  1 evql\n", "line 2 of t.txt: '1' is no letter of a sequence"),
     ],

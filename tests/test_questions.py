@@ -305,7 +305,7 @@ def test_letters_of_mutants_that_networks_hardly_met_are_told(here, capsys):
     tokenizer = BertTokenizer({name: k for k, name in enumerate(names)}, do_lower_case=False)
     for part in (random_network(tokenizer).model, tokenizer):
         part.save_pretrained("network")
-    Path("m.csv").write_text("mutant\nK2A\nV3X\n")
+    Path("m.csv").write_text("mutant\n_wt\np.Lys2Ala\nV3X\n")
     words = [
         "variants",
         "wild.fasta",
@@ -318,6 +318,18 @@ def test_letters_of_mutants_that_networks_hardly_met_are_told(here, capsys):
     ]
     command.main(words)
     assert "X: none of the 20 residues or 4 bases" in capsys.readouterr().err
+
+
+def test_columns_that_are_called_as_fields_lose_nothing(here, capsys):
+    """Nor do missing values: a group that is none, and NaN, which is no value of JSON."""
+    row = '{"one": "a", "two": "the", "label": %d, "right": "kept", "passes": 7, "passes_": NaN'
+    Path("q.jsonl").write_text(f'{row % 0}, "UID": "x"}}\n{row % 1}}}\n')
+    words = ["--columns", "one", "two", "--right", "label", "--group", "UID"]
+    lines, said = here("choose", "q.jsonl", *words), capsys.readouterr().out
+    for line, right in zip(lines, (1, 2), strict=True):
+        assert (line["right"], line["right_"], line["passes"]) == (right, "kept", 2)
+        assert line["passes_"] == 7 and line["passes__"] is None
+    assert "right by area, UID None (1)" in said and "right by area, UID x (1)" in said
 
 
 def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, folder, monkeypatch, capsys):

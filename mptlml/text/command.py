@@ -13,7 +13,6 @@ Several processes share the scoring where a launcher starts them, and a killed o
 import argparse
 import math
 import os
-import re
 import sys
 import tempfile
 import warnings
@@ -31,9 +30,9 @@ from scipy import stats
 from ..extras import needs
 from ..files import replacing
 from .corpus_scores import (
-    FIELDS,
     choose_corpus,
     compare_corpus,
+    field,
     mean_curve,
     score_corpus,
     variants_corpus,
@@ -42,7 +41,7 @@ from .inputs import STDIN, LeftOut, Source, Text
 from .masked_lm import MaskedLM
 from .options import parser
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
-from .sequences import LETTERS, is_mutant, is_spaced, tell_rare
+from .sequences import LETTERS, is_mutant, is_spaced, letters_of, tell_rare
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {
@@ -230,7 +229,7 @@ def _read_questions(given: argparse.Namespace) -> list[tuple[Text, ...]]:
     else:
         places = _right(given, found)
     return [
-        tuple(text._replace(beside={**text.beside, "right": place}) for text in texts)
+        tuple(text._replace(right=place) for text in texts)
         for texts, place in zip(found, places, strict=True)
     ]
 
@@ -435,8 +434,8 @@ def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> Maske
     texts = [text for some in items for text in some]
     if given.measure is variants_corpus:  # whose first texts are names of mutants
         texts, names = [items[0][1]], [text for text, _ in items]
-        letters = [name._replace(text=re.sub(r"[\W\d_]", "", name.text)) for name in names]
-        tell_rare(lm.tokenizer, [*texts, *letters], _say)
+        letters = [name._replace(text=letters_of(name.text)) for name in names]
+        tell_rare(lm.tokenizer, [*texts, *filter(lambda one: one.text, letters)], _say)
     else:
         tell_rare(lm.tokenizer, texts, _say)
     lm.spaced = is_spaced(lm.tokenizer, texts, given.letters)
@@ -562,14 +561,14 @@ def _summary_of_choices(given: argparse.Namespace, lines: list[Line]) -> str:
         said.append(f"  decided at {given.level:g}: {decided}")
     groups: dict[str, list[Line]] = {"all": lines} if given.right else {}
     for line in lines if given.right and given.group else []:
-        groups.setdefault(f"{given.group} {line[_field(given.group)]}", []).append(line)
+        groups.setdefault(f"{given.group} {line.get(field(given.group))}", []).append(line)
     for name, own in groups.items():
-        for field, way in ways.items():
-            share = np.mean([line[field] == line["right"] for line in own])
+        for key, way in ways.items():
+            share = np.mean([line[key] == line["right"] for line in own])
             error = math.sqrt(share * (1 - share) / len(own))
             told = f" +- {error:.1%}" if error else ""  # of all or none it would be 0
             said.append(f"  right {way}, {name} ({len(own)}): {share:.1%}{told}")
-    if ties := sum(any(line[field] is None for field in ways) for line in lines):
+    if ties := sum(any(line[key] is None for key in ways) for line in lines):
         said.append(f"  ties, likeliest answers that are one to the tokenizer, none chosen: {ties}")
     return "\n".join(said)
 
@@ -588,7 +587,7 @@ def _summary_of_variants(given: argparse.Namespace, lines: list[Line]) -> str:
         scores = np.array([line[name] for line in lines])
         said.append(f"  {title:22}{scores.mean():10.2f} +- {scores.std():.2f}")
         if given.measured:
-            values = np.array([_value(line.get(_field(given.measured))) for line in lines], float)
+            values = np.array([_value(line.get(field(given.measured))) for line in lines], float)
             known = ~np.isnan(values)
             low, rank, high = rank_interval(scores[known], values[known])
             ends = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
@@ -610,11 +609,6 @@ def rank_interval(one: np.ndarray, other: np.ndarray) -> tuple[float, float, flo
         return math.nan, rank, math.nan
     half = stats.norm.ppf(0.975) * math.sqrt((1 + rank**2 / 2) / (len(one) - 3))
     return math.tanh(math.atanh(rank) - half), rank, math.tanh(math.atanh(rank) + half)
-
-
-def _field(column: str) -> str:
-    """What a column of the file is called in a line of the results."""
-    return column + "_" * (column in FIELDS)
 
 
 def _doubt(line: Line) -> str:

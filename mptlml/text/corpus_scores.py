@@ -28,7 +28,7 @@ FIELDS = frozenset(
     "line name text first second given tokens cut_tokens area area_error quadrature_error passes error_reached "
     "pseudo_log_likelihood order_sums order_spread sizes scores spellings token_scores left_to_right digest "
     "windows settings difference error low high sure other_passes "
-    "answers chosen decided pseudo_log_likelihoods likeliest_singly mutant masked_marginal".split()
+    "answers right chosen decided pseudo_log_likelihoods likeliest_singly mutant masked_marginal".split()
 )
 
 
@@ -223,14 +223,17 @@ def variants_corpus(
 
 
 def _head(item: Item) -> Line:
-    """What tells an item from others: its line, what was given and cut, and the other columns of its row.
-
-    A column that is called as a field of the results has _ behind its name.
-    """
+    """What tells an item from others: its line, what was given and cut, and the other columns of its row."""
     first = item.texts[0]
     own = dict(line=first.line, cut_tokens=item.cut_tokens)
     given = dict(given=first.given) if first.given else {}
-    return own | given | {key + "_" * (key in FIELDS): value for key, value in first.beside.items()}
+    right = dict(right=first.right) if first.right else {}
+    return own | given | right | {field(name): value for name, value in first.beside.items()}
+
+
+def field(column: str) -> str:
+    """What a column is called in a line of results: with one _ more, where without them it is one of FIELDS."""
+    return column + "_" * (column.rstrip("_") in FIELDS)
 
 
 def _readable(

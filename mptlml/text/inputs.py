@@ -28,6 +28,11 @@ FOREIGN = {  # how files begin that hold texts, but none that are read here
     "alignment or an entry of a data bank",
     r"<[!?]|<(\w+)[^>]*>(?=[^\0]*</\1>)": "XML or HTML",
     r"\{\\rtf": "RTF",
+    r"\\documentclass": "LaTeX",
+    r"\|.*\|\n\|[ :|-]+\n": "a table of Markdown",
+    r"WEBVTT|\d+\n\d\d:\d\d:": "subtitles",
+    r"##fileformat=|@HD\t|@SQ\t": "VCF or SAM",
+    r">(P1|F1|D[LC]|R[LC]|N[13]|XX);": "PIR, whose second lines are titles",
     r"# (sent_id|text|newdoc|global)\b": "CoNLL-U",
 }
 # What a line of a sequence holds: letters, gaps and stops.
@@ -39,7 +44,8 @@ LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, t
 class Text(NamedTuple):
     """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, if any.
 
-    given: a text that stands before it, seen and not scored; beside: the other columns of its row.
+    given: a text that stands before it, seen and not scored; beside: the other columns of its row; right: of a
+    question's answers, which is right, from 1.
     """
 
     line: int
@@ -47,6 +53,7 @@ class Text(NamedTuple):
     name: str | None = None
     given: str = ""
     beside: Mapping[str, Any] = {}
+    right: int | None = None
 
 
 @dataclass
@@ -250,7 +257,7 @@ def _are_objects(value: Any) -> bool:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=lambda _: None)  # NaN is a missing value
     except (ValueError, RecursionError):
         return None
 

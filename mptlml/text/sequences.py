@@ -101,6 +101,11 @@ def mutated(wild: str, mutant: str, offset: int = 1) -> str:
     return "".join(letters)
 
 
+def letters_of(mutant: str) -> str:
+    """The letters that a mutant names, by one letter each."""
+    return re.sub(r"[^A-Z*]", "", "".join(_parts(mutant)))
+
+
 def _parts(mutant: str) -> list[str]:
     """The substitutions of a mutant, residues by one letter; none of the wild type."""
     text = re.sub(r"p\.|[][()]", "", mutant.strip())
