@@ -2,8 +2,10 @@
 generator, a GPU where there is one, and a watch on global state.
 """
 
+import math
 import os
 import random
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,13 +17,62 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from fakes import saved_network
+from scipy import stats
 
-from mptlml.text import MaskedLM
+from mptlml.text import MaskedLM, command
+from mptlml.text.results import read_results
 
 ROOT = Path(__file__).parents[1]
 DESKTOP = {"width": 1280, "height": 900}
 torch.set_num_threads(1)
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
+
+
+def finished(*command, cwd=ROOT, **more):
+    """A command that has ended: its returncode, and what it wrote, as text."""
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **more)
+
+
+def write_files(root, files):
+    """Write files {name: text} below a folder, and the folders that they need."""
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def text_of(name):
+    """The text of a file of the repository."""
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def soup_of(path):
+    """The parsed page of a file."""
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+def seeded(seed=0):
+    """A torch.Generator with a seed."""
+    return torch.Generator().manual_seed(seed)
+
+
+def same(found, expected, atol=None, rtol=0):
+    """Both are equal: to rounding, or up to a difference, which may be relative."""
+    if isinstance(found, np.ndarray) or isinstance(expected, np.ndarray):
+        found, expected = (torch.as_tensor(value) for value in (found, expected))
+    torch.testing.assert_close(found, expected, atol=atol, rtol=rtol if atol is not None else None)
+
+
+def near(values, expected):
+    """The mean of random values is within four of its standard errors of what is expected."""
+    return abs(values.mean() - expected) < 4 * values.std() / math.sqrt(len(values))
+
+
+def as_frequent(counts, expected):
+    """Counts scatter about their expectations as random ones do, where 5 or more are expected (1 in 10,000 fails)."""
+    counts, expected = np.asarray(counts), np.asarray(expected)
+    common = expected >= 5
+    square = ((counts - expected) ** 2 / expected)[common].sum()
+    return square < stats.chi2.ppf(0.9999, common.sum() - 1)
 
 
 @pytest.fixture
@@ -33,9 +84,7 @@ def gpu():
 @pytest.fixture(scope="session")
 def built_site():
     """The folder of the built site, where it was built from today's sources; else the test is skipped."""
-    if subprocess.run(
-        ["make", "--question", "pages"], cwd=ROOT, check=False, capture_output=True
-    ).returncode:
+    if finished("make", "--question", "pages").returncode:
         # `make test` has built it
         say = pytest.fail if os.environ.get("BOOK_EXECUTED") == "1" else pytest.skip
         say("the book is not built from these sources: `make book`")
@@ -45,11 +94,7 @@ def built_site():
 @pytest.fixture(scope="session")
 def page(built_site):
     """page("book/intro") is a page of the built site, parsed once for all tests: they change nothing in it."""
-    return cache(
-        lambda name: BeautifulSoup(
-            (built_site / f"{name}.html").read_text(encoding="utf-8"), "html.parser"
-        )
-    )
+    return cache(lambda name: soup_of(built_site / f"{name}.html"))
 
 
 @pytest.hookimpl(trylast=True)
@@ -70,14 +115,7 @@ class Named:
             self.terminal.write_line(f"\n{report.when} failed: {report.nodeid}", red=True)
 
 
-SLOW = [
-    "test_site",
-    "test_connection",
-    "test_editing",
-    "test_moving",
-    "test_book",
-    "test_corpus_scores",
-]
+SLOW = [f"test_{name}" for name in "site connection editing moving book corpus_scores".split()]
 
 
 def pytest_collection_modifyitems(items):
@@ -91,15 +129,9 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def chromium():
     """The path of a Chromium, which CHROMIUM may name; else the test is skipped."""
-    names = (
-        os.environ.get("CHROMIUM"),
-        "chromium",
-        "chromium-browser",
-        "google-chrome",
-        "google-chrome-stable",
-    )
-    path = next(filter(None, (shutil.which(name) for name in names if name)), None)
-    return path or pytest.skip("no Chromium on this machine")
+    names = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
+    known = [os.environ.get("CHROMIUM", ""), *names]
+    return next(filter(None, map(shutil.which, known)), None) or pytest.skip("there is no Chromium")
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +154,7 @@ def reader(chromium):
 @pytest.fixture
 def generator():
     """A torch.Generator with a fixed seed."""
-    return torch.Generator().manual_seed(1)
+    return seeded(1)
 
 
 @pytest.fixture(scope="session")
@@ -137,6 +169,21 @@ def folder(tmp_path_factory):
 def lm(folder):
     """The model of `folder`, for tests that leave it as it is."""
     return MaskedLM.from_pretrained(str(folder), local_files_only=True)
+
+
+@pytest.fixture
+def run(folder, tmp_path, monkeypatch):
+    """The command in an empty working folder, run("score t.txt"): its results, those of a tiny model in s.jsonl."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(line, model=folder):
+        words = shlex.split(line)
+        words += ["--model", str(model)] * ("--model" not in words)
+        words += ["-o", "s.jsonl"] * ("-o" not in words and words[0] != "compare")
+        command.main(words)
+        return read_results(Path(words[words.index("-o") + 1])) if "-o" in words else []
+
+    return run
 
 
 def global_states():
