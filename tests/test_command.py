@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -15,19 +15,18 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import same
 from fakes import random_network
 
 from mptlml import __version__, draws
 from mptlml.text import MaskedLM, command, compare
 from mptlml.text.inputs import Source, Text
-from mptlml.text.results import read_results
 from mptlml.text.sequences import is_spaced, tell_rare
 from mptlml.text.text_curves import Corpus
 
-LATIN, SHORT = "latin.txt", "short.txt"
 FILES = {
-    LATIN: "\xe9t\xe9".encode("latin-1"),
-    SHORT: b"the cat\na dog\n",
+    "latin.txt": "\xe9t\xe9".encode("latin-1"),
+    "short.txt": b"the cat\na dog\n",
     "empty.txt": b"\n \n",
     "wrong.txt": b"the cat\n\n%\n%\n",
     "long.txt": b"cat " * 600,
@@ -57,18 +56,17 @@ FILES = {
 
 def bad_model(folder, kind):
     """In the working folder: a network without a head, a causal one, or one whose files are not whole."""
+    shutil.copytree(folder, kind)
     if kind in ("headless", "gpt"):
         with torch.random.fork_rng(devices=[]):  # it has a pooler that the folder lacks
             transformers.BertModel.from_pretrained(folder).save_pretrained(kind)
-        transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(kind)
     if kind == "gpt":
         transformers.GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(kind)
-    if kind in ("mute", "torn"):
-        shutil.copytree(folder, kind)
-    for path in Path(kind).glob(
-        "*token*" if kind == "mute" else "*.safetensors" if kind == "torn" else "-"
-    ):
-        path.write_bytes(path.read_bytes()[:1000]) if kind == "torn" else path.unlink()
+    for path in Path(kind).glob("*token*") if kind == "mute" else []:
+        path.unlink()
+    if kind == "torn":
+        weights = Path(kind, "model.safetensors")
+        weights.write_bytes(weights.read_bytes()[:1000])
 
 
 def stop_when_asked(monkeypatch, stop):
@@ -84,215 +82,169 @@ def stop_when_asked(monkeypatch, stop):
 
 
 @pytest.fixture
-def here(folder, tmp_path, monkeypatch):
-    """A working folder with FILES; its `run` calls the command, with the tiny model if no other is named."""
-    monkeypatch.chdir(tmp_path)
+def here(run):
+    """The command in a working folder with FILES."""
     for name, content in FILES.items():
         Path(name).write_bytes(content)
-
-    def run(*words):
-        usual = ["--model", str(folder)] * ("--model" not in words)
-        usual += ["-o", "s.jsonl"] * ("-o" not in words and words[0] == "score")
-        command.main([*words, *usual])
 
     return run
 
 
 SAME, NO_FOLDER = "is the file of texts too", "is no folder that can be written to"
-EARLY = [  # told before a model is loaded
-    (["no.txt"], "no.txt: No such file"),
-    (["empty.txt"], "empty.txt holds no text"),
-    ([LATIN], "latin.txt is not a text file in UTF-8"),
-    (["all.csv"], "all.csv has the columns id, text: say which is meant, by --column or --columns"),
-    (["all.csv", "--column", "words"], "all.csv has no column 'words', but id, text"),
-    (["all.csv", "--column", "0"], "all.csv has no column '0', but id, text"),
-    (["all.csv", "--column", "3"], "all.csv has no column '3', but id, text"),
-    (["p.tsv", "--columns", "1", "3"], "p.tsv has no column '3', but the mat, the cat"),
-    (["p.tsv", "--columns", "1", "the mat"], "p.tsv: the mat, the mat names a column twice"),
-    (["index.csv"], "index.csv has the columns '', text: say which is meant"),
-    (["open.tsv", "--quotes"], "open.tsv is no table: line 2"),
-    (
-        ["q.tsv"],
-        "q.tsv has the columns id, good, bad: say which is meant, by --column or --columns",
-    ),
-    (["twice.csv", "--column", "text"], "twice.csv has two columns 'text'"),
-    (["wide.csv", "--column", "text"], "line 3 of wide.csv has 3 columns, not 2"),
-    (["reads.txt"], "reads.txt looks like FASTQ: say how"),
-    (
-        ["a.fasta"],
-        "a.fasta looks like jsonl, not fasta: say how it is to be read, by --format lines",
-    ),
-    (["one.txt"], "one.txt looks like JSON, and neither one object per line nor a list"),
-    (["all.jsonl", "--column", "text"], "line 2 of all.jsonl is no object of JSON"),
-    (["piped.txt"], "piped.txt has the columns id, text: say which is meant, by --column"),
-    ([SHORT, "--resume", "--overwrite"], "say either --resume or --overwrite"),
-    ([SHORT, "--windows"], "--windows reads texts for --pseudo-log-likelihood"),
-    (
-        [SHORT, "--pseudo-log-likelihood", "--error", "1"],
-        "--pseudo-log-likelihood leaves out areas",
-    ),
-    (["no.fa"], "line 1 of no.fa is no FASTA"),
-    (["torn.gz"], "torn.gz is a damaged archive"),
-    ([SHORT, "-o", "known.jsonl"], "known.settings.json exists"),
-    ([SHORT, "-o", "./" + SHORT, "--resume"], f"--output short.txt {SAME}"),
-    ([SHORT, "-o", "hard.txt", "--overwrite"], f"--output hard.txt {SAME}"),
-    ([SHORT, "-o", "linked.txt", "--overwrite"], "linked.txt is no ordinary file"),
-    ([SHORT, "-o", "dangling", "--overwrite"], "dangling is no ordinary file"),
-    ([SHORT, "-o", "/dev/null"], "/dev/null is no ordinary file"),
-    ([SHORT, "-o", "/proc/s.jsonl"], f"/proc {NO_FOLDER}"),
-    (["s.1-of-2.txt", "-o", "s.txt", "--overwrite"], f"--output s.1-of-2.txt {SAME}"),
-    (["-", "-o", "s.jsonl", "--seed", "2"], "several processes share files alone"),
-    (
-        [SHORT, "-o", LATIN],
-        "latin.txt exists: go on with it by --resume, or replace it by --overwrite",
-    ),
-    ([SHORT, "-o", "no/such/s.jsonl"], f"no/such/s.jsonl: no/such {NO_FOLDER}"),
-    ([SHORT, "-o", LATIN + "/s.jsonl"], f"latin.txt {NO_FOLDER}"),
-    ([SHORT, "--curve", "no/such/c.svg"], f"no/such/c.svg: no/such {NO_FOLDER}"),
-    ([SHORT, "--curve", "c.xyz"], "--curve c.xyz must end in one of .svg, .png, .pdf"),
-    ([SHORT, "--curve", "s.jsonl"], "--curve s.jsonl is --output too"),
-    (
-        [SHORT, "--curve", "drawn.svg", "--resume"],
-        "drawn.svg exists: choose another name for the picture",
-    ),
-    ([SHORT, "--curve", "hard.svg", "--overwrite"], f"--curve hard.svg {SAME}"),
-    ([SHORT, "--curve", "c.svg", "--error", "1"], "leave out --curve"),
-    ([SHORT, "--passes", "99"], "--passes bounds what --error takes"),
-    ([SHORT, "--error", "1", "--sizes", "2"], "--error takes the place of --sizes and --masks"),
-    ([SHORT, "--device", "meta"], "--device meta is not on this machine"),
-    ([SHORT, "--device", "cuda:99"], "--device cuda:99 is not on this machine, which has cpu"),
-    ([SHORT, "--device", "gpu"], "--device gpu is not on this machine"),
-    (["a.txt", "c.txt", "-o", "a.txt"], SAME),
-    (["c.txt", SHORT], "c.txt holds 3 texts, short.txt 2"),
-    (["e.tsv"], "e.tsv holds no text"),
-    (["c.txt", "gap.txt"], "line 2 of c.txt would be compared with line 3 of gap.txt"),
-]
-LATE = [  # told before the model is asked
-    (
-        ["wrong.txt"],
-        "line 3: the tokenizer does not know '%'.*say --allow-unknown .of 3, 2 cannot be scored",
-    ),
-    (
-        ["long.txt"],
-        "line 1: 600 tokens are more than the model's 510 .*: shorten the text, or say --truncate",
-    ),
-    (["bad.txt", "--skip"], "no text is left that can be scored"),
-    ([SHORT, "--given", "cat " * 510], "--given: what is given has 510 tokens of the 510"),
-    ([SHORT, "--given", "50"], "--given: the tokenizer does not know '50'"),
-    ([SHORT, "-o", LATIN, "--resume"], "line 1 of latin.txt is not from a file of results"),
-    (
-        [SHORT, "--model", "nowhere/at/all"],
-        "--model nowhere/at/all cannot be used: it is no folder here",
-    ),
-    ([SHORT, "--model", "mute"], "--model mute cannot be used: the tokenizer has no words"),
-    (
-        [SHORT, "--model", "headless"],
-        "--model headless cannot be used: .*lacks .* weights of BertForMaskedLM",
-    ),
-    (
-        [SHORT, "--model", "gpt"],
-        "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked",
-    ),
-    (
-        [SHORT, "--trust-remote-code", "--model", "gpt"],
-        "--model gpt cannot be used: gpt is a gpt2 model, and not one of the masked",
-    ),
-    ([SHORT, "--model", "torn"], "--model torn cannot be used"),
-    ([SHORT, "--model", "torn/config.json"], "--model torn/config.json is a file: give the folder"),
-    (["p.tsv", "--no-header"], "line 2, first text: the tokenizer does not know '50'"),
-    (["c.txt", "b.txt"], "line 2, second text: the tokenizer does not know '50'"),
-]
+CAUSAL = "gpt is a gpt2 model, and not one of the masked"
+EARLY = {  # told before a model is loaded
+    "score no.txt": "no.txt: No such file",
+    "score empty.txt": "empty.txt holds no text",
+    "score latin.txt": "latin.txt is not a text file in UTF-8",
+    "score all.csv": "all.csv has the columns id, text: say which is meant, by --column or",
+    "score all.csv --column words": "all.csv has no column 'words', but id, text",
+    "score all.csv --column 0": "all.csv has no column '0', but id, text",
+    "score all.csv --column 3": "all.csv has no column '3', but id, text",
+    "compare p.tsv --columns 1 3": "p.tsv has no column '3', but the mat, the cat",
+    "compare p.tsv --columns 1 'the mat'": "p.tsv: the mat, the mat names a column twice",
+    "score index.csv": "index.csv has the columns '', text: say which is meant",
+    "score open.tsv --quotes": "open.tsv is no table: line 2",
+    "compare q.tsv": "q.tsv has the columns id, good, bad: say which is meant",
+    "score twice.csv --column text": "twice.csv has two columns 'text'",
+    "score wide.csv --column text": "line 3 of wide.csv has 3 columns, not 2",
+    "score reads.txt": "reads.txt looks like FASTQ: say how",
+    "score a.fasta": "a.fasta looks like jsonl, not fasta: say how .* by --format lines",
+    "score one.txt": "one.txt looks like JSON, and neither one object per line nor a list",
+    "score all.jsonl --column text": "line 2 of all.jsonl is no object of JSON",
+    "score piped.txt": "piped.txt has the columns id, text: say which is meant, by --column",
+    "score short.txt --resume --overwrite": "say either --resume or --overwrite",
+    "score short.txt --windows": "--windows reads texts for --pseudo-log-likelihood",
+    "score short.txt --pseudo-log-likelihood --error 1": "pseudo-log-likelihood leaves out areas",
+    "score no.fa": "line 1 of no.fa is no FASTA",
+    "score torn.gz": "torn.gz is a damaged archive",
+    "score short.txt -o known.jsonl": "known.settings.json exists",
+    "score short.txt -o ./short.txt --resume": f"--output short.txt {SAME}",
+    "score short.txt -o hard.txt --overwrite": f"--output hard.txt {SAME}",
+    "score short.txt -o linked.txt --overwrite": "linked.txt is no ordinary file",
+    "score short.txt -o dangling --overwrite": "dangling is no ordinary file",
+    "score short.txt -o /dev/null": "/dev/null is no ordinary file",
+    "score short.txt -o /proc/s.jsonl": f"/proc {NO_FOLDER}",
+    "score s.1-of-2.txt -o s.txt --overwrite": f"--output s.1-of-2.txt {SAME}",
+    "score - -o s.jsonl --seed 2": "several processes share files alone",
+    "score short.txt -o latin.txt": "latin.txt exists: go on .* by --resume, or replace it by --ov",
+    "score short.txt -o no/such/s.jsonl": f"no/such/s.jsonl: no/such {NO_FOLDER}",
+    "score short.txt -o latin.txt/s.jsonl": f"latin.txt {NO_FOLDER}",
+    "score short.txt --curve no/such/c.svg": f"no/such/c.svg: no/such {NO_FOLDER}",
+    "score short.txt --curve c.xyz": "--curve c.xyz must end in one of .svg, .png, .pdf",
+    "score short.txt --curve s.jsonl": "--curve s.jsonl is --output too",
+    "score short.txt --curve drawn.svg --resume": "drawn.svg exists: choose another name",
+    "score short.txt --curve hard.svg --overwrite": f"--curve hard.svg {SAME}",
+    "score short.txt --curve c.svg --error 1": "leave out --curve",
+    "score short.txt --passes 99": "--passes bounds what --error takes",
+    "score short.txt --error 1 --sizes 2": "--error takes the place of --sizes and --masks",
+    "score short.txt --device meta": "--device meta is not on this machine",
+    "score short.txt --device cuda:99": "--device cuda:99 is not on this machine, which has cpu",
+    "score short.txt --device gpu": "--device gpu is not on this machine",
+    "compare a.txt c.txt -o a.txt": SAME,
+    "compare c.txt short.txt": "c.txt holds 3 texts, short.txt 2",
+    "compare e.tsv": "e.tsv holds no text",
+    "compare c.txt gap.txt": "line 2 of c.txt would be compared with line 3 of gap.txt",
+}
+LATE = {  # told before the model is asked
+    "score wrong.txt": "line 3: .* does not know '%'.*say --allow-unknown .of 3, 2 cannot be scored",
+    "score long.txt": "line 1: 600 tokens are more than .* 510 .*: shorten .* or say --truncate",
+    "score bad.txt --skip": "no text is left that can be scored",
+    f"score short.txt --given '{'cat ' * 510}'": "--given: .* has 510 tokens of the 510",
+    "score short.txt --given 50": "--given: the tokenizer does not know '50'",
+    "score short.txt -o latin.txt --resume": "line 1 of latin.txt is not from a file of results",
+    "score short.txt --model nowhere/at/all": "nowhere/at/all cannot be used: it is no folder here",
+    "score short.txt --model mute": "--model mute cannot be used: the tokenizer has no words",
+    "score short.txt --model headless": "headless cannot be used: .*lacks .* weights of BertForMaskedLM",
+    "score short.txt --model gpt": f"--model gpt cannot be used: {CAUSAL}",
+    "score short.txt --trust-remote-code --model gpt": CAUSAL,
+    "score short.txt --model torn": "--model torn cannot be used",
+    "score short.txt --model torn/config.json": "torn/config.json is a file: give the folder",
+    "compare p.tsv --no-header": "line 2, first text: the tokenizer does not know '50'",
+    "compare c.txt b.txt": "line 2, second text: the tokenizer does not know '50'",
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "late"), [(*case, case in LATE) for case in EARLY + LATE]
-)
+@pytest.mark.parametrize("line", EARLY | LATE)
 def test_the_command_leaves_with_a_message_and_touches_no_file(
-    here, folder, tmp_path, monkeypatch, words, message, late
+    here, folder, tmp_path, monkeypatch, line
 ):
     """What a user can do wrong, in the command's words."""
-    Path("linked.txt").symlink_to(SHORT)
+    Path("linked.txt").symlink_to("short.txt")
     Path("dangling").symlink_to("nothing")
     for name in ("hard.txt", "hard.svg", "s.1-of-2.txt"):
-        Path(name).hardlink_to(SHORT)
-    if words[0] in ("s.1-of-2.txt", "-"):
+        Path(name).hardlink_to("short.txt")
+    if line.startswith(("score s.1", "score - ")):
         monkeypatch.setenv("WORLD_SIZE", "2")
-    if "--model" in words:
-        bad_model(folder, Path(words[-1]).parts[0])
+    if "--model" in line:
+        bad_model(folder, Path(line.split()[-1]).parts[0])
     before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     stop_when_asked(monkeypatch, partial(pytest.fail, "work has begun"))
-    if not late:
+    if line in EARLY:
         monkeypatch.setattr(MaskedLM, "from_pretrained", lambda *_, **__: pytest.fail("it is read"))
-    one = "compare" if {*words} & {"c.txt", "e.tsv", "p.tsv", "q.tsv"} else "score"
-    with pytest.raises(SystemExit, match=f"^mptlml: .*({message})"):
-        here(one, *words)
+    with pytest.raises(SystemExit, match=f"^mptlml: .*({(EARLY | LATE)[line]})"):
+        here(line)
     assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
-    ("one", "words", "message"),
+    "words, told",
     [
-        ("score", ["--orders", "1"], "argument --orders: must be 0 or at least 2, got 1"),
-        ("score", ["--sizes", "1"], "argument --sizes: must be at least 2, got 1"),
-        ("score", ["--masks", "0"], "argument --masks: must be at least 1, got 0"),
-        ("score", ["--passes", "64"], "argument --passes: must be at least 65, got 64"),
-        ("score", ["--error", "nan"], "argument --error: must be above 0, got nan"),
-        ("score", ["--batch-tokens", "-5"], "argument --batch-tokens: must be at least 1, got -5"),
-        ("score", ["--seed", "x"], "argument --seed: invalid number value: 'x'"),
-        ("score", ["--seed", "-1"], "argument --seed: must be at least 0, got -1"),
-        ("compare", ["--passes", "207"], "argument --passes: must be at least 208, got 207"),
-        ("compare", ["--level", "1"], "argument --level: must be between 0 and 1, got 1"),
+        ("score --orders 1", "must be 0 or at least 2, got 1"),
+        ("score --sizes 1", "must be at least 2, got 1"),
+        ("score --masks 0", "must be at least 1, got 0"),
+        ("score --passes 64", "must be at least 65, got 64"),
+        ("score --error nan", "must be above 0, got nan"),
+        ("score --batch-tokens -5", "must be at least 1, got -5"),
+        ("score --seed x", "invalid number value: 'x'"),
+        ("score --seed -1", "must be at least 0, got -1"),
+        ("compare --passes 207", "must be at least 208, got 207"),
+        ("compare --level 1", "must be between 0 and 1, got 1"),
     ],
 )
-def test_counts_are_read_in_the_commands_words(one, words, message, capsys):
+def test_counts_are_read_in_the_commands_words(words, told, run, capsys):
     with pytest.raises(SystemExit):
-        command.main([one, "texts.txt", "--model", "m", "-o", "s.jsonl", *words])
-    assert message in capsys.readouterr().err
-
-
-def test_the_command_says_its_version_and_the_numbers_it_would_use(capsys):
-    for words, said in (
-        (["--version"], f"mptlml {__version__}\n"),
-        (["score", "-h"], "per text, at least 2 (default 16)"),
-        (["score", "-h"], "masks per size, at least 1 (default 4)"),
-        (["compare", "-h"], "for a pair, at least 208 (default 10000)"),
-    ):
-        with pytest.raises(SystemExit) as left:
-            command.main(words)
-        assert left.value.code == 0 and said in re.sub(" +|\n +", " ", capsys.readouterr().out)
+        run(f"{words} texts.txt")
+    assert f"argument {words.split()[1]}: {told}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("rank", "world"), [("a", "2"), ("", "2"), ("2", "2"), ("0", "0"), ("\u00b2", "9")]
+    "line, said",
+    [
+        ("--version", f"mptlml {__version__}\n"),
+        ("score -h", "per text, at least 2 (default 16)"),
+        ("score -h", "masks per size, at least 1 (default 4)"),
+        ("compare -h", "for a pair, at least 208 (default 10000)"),
+    ],
 )
-def test_a_launcher_must_say_which_process_this_is(rank, world, monkeypatch):
+def test_the_command_says_its_version_and_the_numbers_it_would_use(line, said, capsys):
+    with pytest.raises(SystemExit) as left:
+        command.main(line.split())
+    assert left.value.code == 0
+    assert said in re.sub(" +|\n +", " ", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("rank, world", [*zip(["a", "", "2", "0", "\u00b2"], "22209", strict=True)])
+def test_a_launcher_must_say_which_process_this_is(rank, world, run, monkeypatch):
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
-    with pytest.raises(
-        SystemExit, match=f"RANK={rank} and WORLD_SIZE={world} .*: 0 <= RANK < WORLD_SIZE"
-    ):
-        command.main(["score", "t.txt", "--model", "m", "-o", "s.jsonl"])
+    told = f"RANK={rank} and WORLD_SIZE={world} .*: 0 <= RANK < WORLD_SIZE"
+    with pytest.raises(SystemExit, match=told):
+        run("score t.txt")
 
 
 @pytest.mark.parametrize(
-    ("error", "message"),
+    "error, message",
     [
-        (OSError(28, "No space left on device"), "s.jsonl: No space left on device"),
-        (
-            KeyboardInterrupt(),
-            "once 16 .* --resume in .* --overwrite and another name for --curve goes on",
-        ),
-        (
-            torch.OutOfMemoryError("of 8 GiB"),
-            "out of memory: give a smaller number of --batch-tokens .of 8 GiB",
-        ),
+        (OSError(28, "No space left"), "s.jsonl: No space left"),
+        (KeyboardInterrupt(), "once 16 .* --resume in .* --overwrite and another name for --curve"),
+        (torch.OutOfMemoryError("of 8 GiB"), "a smaller number of --batch-tokens .of 8 GiB"),
         (RuntimeError("index out of range"), "the model fails on these texts: index out of range"),
     ],
 )
 def test_what_goes_wrong_on_the_way_says_what_to_do(here, monkeypatch, error, message):
     stop_when_asked(monkeypatch, mock.Mock(side_effect=error))
     with pytest.raises(SystemExit, match=message):
-        here("score", SHORT, "--curve", "drawn.svg", "--overwrite")
+        here("score short.txt --curve drawn.svg --overwrite")
 
 
 def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
@@ -302,14 +254,13 @@ def test_a_hub_that_cannot_be_reached_is_told_at_once(here, monkeypatch, capfd):
     monkeypatch.setattr("urllib.request.urlopen", nobody)
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it tries again"))
     with pytest.raises(
-        SystemExit, match="--model no/such cannot be used: it is no folder here, and no mod"
+        SystemExit, match="no/such cannot be used: it is no folder here, and no mod"
     ):
-        here("score", SHORT, "--model", "no/such")
+        here("score short.txt --model no/such")
     with pytest.raises(OSError):
         MaskedLM.from_pretrained("no/such")
-    assert capfd.readouterr().err == "" and {
-        call.kwargs["timeout"] for call in nobody.call_args_list
-    } == {3}
+    assert capfd.readouterr().err == ""
+    assert {call.kwargs["timeout"] for call in nobody.call_args_list} == {3}
 
 
 TABLE = b'id;,"te""xt",more\n1,"the cat\nsat",x\n\n2,a dog,y\n3, ,z\n'
@@ -321,71 +272,52 @@ LINES = b'{"a": "the cat", "UID": 1}\n\n{"a": "a dog", "UID": 2}\n'
 OBJECTS = [(1, "the cat"), (3, "a dog")]
 QUOTED = b'1\t"the cat\n2\ta dog"\n3\tthe mat\n'
 ROWS = [(1, '"the cat'), (2, 'a dog"'), (3, "the mat")]
+WHOLE = [(1, "the cat\n2\ta dog"), (3, "the mat")]
+AS_IT_IS = [(2, '2\ta dog"'), (3, "3\tthe mat")]
+
+
+def reading(name, content, found, columns=None, **how):
+    """A file of this name and content holds the texts `found`, [(line, text)]."""
+    return pytest.param(name, content, found, columns, how)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "how", "columns", "found"),
+    "name, content, found, columns, how",
     [
-        ("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", {}, None, [(1, "the cat"), (3, " a dog")]),
-        ("t.csv.GZ", gzip.compress(TABLE, mtime=0), {}, ['te"xt'], CELLS),
-        ("t.csv", TABLE, {}, ["2"], CELLS),  # not its header
-        ("t.csv", b"2,1\nthe cat,x\n", {}, ["2"], [(2, "the cat")]),  # a name before a number
-        ("t.csv", b"id;text\n1;a, b\n", {}, ["text"], [(2, "a, b")]),
-        ("t.tsv", b"the cat\t1\na dog\t2\n", dict(header=False), ["1"], PLAIN),
-        ("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", {}, ["2"], [(3, "a dog")]),
-        ("t.txt", b"x\nthe cat\n", {}, ["x"], [(2, "the cat")]),
-        ("-", b"id,text\n1,the cat\n", {}, ["text"], [(2, "the cat")]),
-        ("t.tsv", QUOTED, dict(header=False), ["2"], ROWS),
-        (
-            "t.tsv",
-            QUOTED,
-            dict(header=False, quotes=True),
-            ["2"],
-            [(1, "the cat\n2\ta dog"), ROWS[2]],
-        ),
-        (
-            "t.txt",
-            QUOTED,
-            dict(format="lines"),
-            None,
-            [(1, '1\t"the cat'), (2, '2\ta dog"'), (3, "3\tthe mat")],
-        ),
-        ("t.fa", FASTA, {}, None, READ),
-        ("t.txt", FASTA, {}, None, READ),
-        ("-", FASTA, {}, None, READ),
-        ("t.FAA", FASTA, {}, None, READ),
-        ("t.jsonl", LINES, {}, ["a"], OBJECTS),
-        ("t.txt", LINES, {}, ["a"], OBJECTS),
-        ("-", LINES, {}, ["1"], OBJECTS),
-        (
-            "t.jsonl",
-            LINES,
-            dict(format="lines"),
-            None,
-            [(1, LINES.decode().split("\n")[0]), (3, LINES.decode().split("\n")[2])],
-        ),
-        ("-", b"the cat\na dog\n", {}, None, PLAIN),
-        ("t.txt", b"the cat\ra dog\r", {}, None, PLAIN),
-        ("t.json", b'[{"a": "the cat"},\n {"a": "a dog"}]', {}, ["a"], PLAIN),
-        ("t.txt", b"\xef\xbb\xbfthe cat\n\xef\xbb\xbfa dog\n", {}, None, PLAIN),  # joined files
-        (
-            "t.fa",
-            b"; of mine\n>one\nEV\n; C\nQL\n\xef\xbb\xbf>two\nK\n",
-            {},
-            None,
-            [(2, "EVQL"), (6, "K")],
-        ),
-        ("t.a2m", b">one\nEV.-q\n", {}, None, [(1, "EV.-q")]),
+        reading("t.txt", b"\xef\xbb\xbfthe cat\r\n\n a dog ", [(1, "the cat"), (3, " a dog")]),
+        reading("t.txt", b"\xef\xbb\xbfthe cat\n\xef\xbb\xbfa dog\n", PLAIN),  # joined files
+        reading("t.txt", b"the cat\ra dog\r", PLAIN),
+        reading("-", b"the cat\na dog\n", PLAIN),
+        reading("t.csv.GZ", gzip.compress(TABLE, mtime=0), CELLS, ['te"xt']),
+        reading("t.csv", TABLE, CELLS, ["2"]),  # not its header
+        reading("t.csv", b"2,1\nthe cat,x\n", [(2, "the cat")], ["2"]),  # a name before a number
+        reading("t.csv", b"id;text\n1;a, b\n", [(2, "a, b")], ["text"]),
+        reading("t.tsv", b"the cat\t1\na dog\t2\n", PLAIN, ["1"], header=False),
+        reading("t.txt", b"\nx\ttext\n4\ta dog\n4\t\n", [(3, "a dog")], ["2"]),
+        reading("t.txt", b"x\nthe cat\n", [(2, "the cat")], ["x"]),
+        reading("-", b"id,text\n1,the cat\n", [(2, "the cat")], ["text"]),
+        reading("t.tsv", QUOTED, ROWS, ["2"], header=False),
+        reading("t.tsv", QUOTED, WHOLE, ["2"], header=False, quotes=True),
+        reading("t.txt", QUOTED, [(1, '1\t"the cat'), *AS_IT_IS], format="lines"),
+        reading("t.FAA", FASTA, READ),
+        reading("t.txt", FASTA, READ),
+        reading("-", FASTA, READ),
+        reading("t.fa", b"; of mine\n>one\nEV\n; C\nQL\n\xef\xbb\xbf>two\nK\n", READ),
+        reading("t.a2m", b">one\nEV.-q\n", [(1, "EV.-q")]),
+        reading("t.jsonl", LINES, OBJECTS, ["a"]),
+        reading("t.txt", LINES, OBJECTS, ["a"]),
+        reading("-", LINES, OBJECTS, ["1"]),
+        reading("t.jsonl", b'{"a": 1}\n', [(1, '{"a": 1}')], format="lines"),
+        reading("t.json", b'[{"a": "the cat"},\n {"a": "a dog"}]', PLAIN, ["a"]),
     ],
 )
 def test_texts_are_read_from_files_of_several_kinds(
-    tmp_path, monkeypatch, name, content, how, columns, found
+    tmp_path, monkeypatch, name, content, found, columns, how
 ):
     monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
     if name == "-":
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    else:
-        Path(name).write_bytes(content)
     assert [text[:2] for [text] in Source(Path(name), **how).texts(columns)] == found
 
 
@@ -394,10 +326,7 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
     path.write_bytes(TABLE)
     source = Source(path, say=said.append)
     first, *_, last = source.texts(["more", "id;"], given='te"xt')
-    assert [text[:5] for text in first] == [
-        (2, "x", None, "the cat\nsat", {}),
-        (2, "1", None, "the cat\nsat", {}),
-    ]
+    assert [text[:5] for text in first] == [(2, cell, None, "the cat\nsat", {}) for cell in "x1"]
     assert last[0].line == 6 and source.counts == {}
     [_, [second]] = source.texts(['te"xt'])
     assert second[:5] == (5, "a dog", None, "", {"id;": "2", "more": "y"})
@@ -408,9 +337,9 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content, message",
     [
-        ("the cat".encode("utf-16-le"), "it holds characters of number 0"),
+        ("the\0cat", "it holds characters of number 0"),
         ('["the cat"]\n["a dog"]\n', "looks like JSON, and neither"),
         ("{\\rtf1 the cat}", "looks like RTF"),
         ("# text = the cat\n1\tthe\n", "looks like CoNLL-U"),
@@ -432,18 +361,24 @@ def test_a_row_brings_its_name_its_context_and_its_other_columns(tmp_path):
 def test_what_holds_no_plain_texts_is_refused(tmp_path, monkeypatch, content, message):
     """Unless `format` says that its lines are meant."""
     monkeypatch.chdir(tmp_path)
-    Path("t.txt").write_bytes(content if isinstance(content, bytes) else content.encode())
+    Path("t.txt").write_text(content)
     with pytest.raises(ValueError, match=message):
         Source(Path("t.txt")).texts()
-    if isinstance(content, str):
+    if "\0" not in content:
         assert Source(Path("t.txt"), "lines").texts()
-    for harmless in ("<3 the cat", "[1] the cat", "{the} cat", "data_frame", "12 3 cats"):
-        Path("h.txt").write_text(harmless)
-        assert Source(Path("h.txt")).texts()[0][0].text == harmless
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    "text", ["<3 the cat", "[1] the cat", "{the} cat", "data_frame", "12 3 cats"]
+)
+def test_what_only_begins_like_another_kind_is_a_text(tmp_path, text):
+    (tmp_path / "t.txt").write_text(text)
+    [[found]] = Source(tmp_path / "t.txt").texts()
+    assert found.text == text
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
     [
         ("t.txt", FASTA, "is read as fasta"),
         ("t.txt", LINES, "is read as jsonl"),
@@ -471,7 +406,7 @@ PIECES, SINGLE = ["ATT", "##CCG", "A", "T", "C", "G"], ["A", "T", "C", "G", "-"]
 
 
 @pytest.mark.parametrize(
-    ("words", "text", "name", "spaced"),
+    "words, text, name, spaced",
     [
         (SINGLE, "ATTCCG", None, True),
         (SINGLE, "A T T C C G", None, False),  # as it stands
@@ -486,34 +421,34 @@ PIECES, SINGLE = ["ATT", "##CCG", "A", "T", "C", "G"], ["A", "T", "C", "G", "-"]
 def test_a_sequence_is_read_as_the_tokenizer_knows_it(words, text, name, spaced):
     """In files of every kind alike; where it knows both ways, it has to be said."""
     tokenizer, texts = kmers(words), [Text(3, text, name)]
-    if spaced is None:
-        with pytest.raises(
-            ValueError, match="line 3: .*'ATTCCG' as it stands .2 tokens. and letter by letter .6"
-        ):
-            is_spaced(tokenizer, texts, None)
-    else:
+    told = "line 3: .*'ATTCCG' as it stands .2 tokens. and letter by letter .6"
+    with pytest.raises(ValueError, match=told) if spaced is None else nullcontext():
         assert is_spaced(tokenizer, texts, None) is spaced
     for letters in ("joined", "spaced"):
         assert is_spaced(tokenizer, texts, letters) is (letters == "spaced")
 
 
-def test_letters_that_networks_hardly_met_are_told():
+RESIDUES = kmers([*"ACDEFGHIKLMNPQRSTVWYX-"])
+
+
+@pytest.mark.parametrize(
+    "texts, letters",
+    [
+        ("ACG-N", "-, N: none of the 20 residues or 4 bases.*in 1 texts, first on line 1"),
+        ("EVL XKJ X", "X: none of the 20.*in 2 texts, first on line 2"),
+        ("ACGTACGTAC", "hold bases alone, and the tokenizer has the letters of residues"),
+    ],
+)
+def test_letters_that_networks_hardly_met_are_told(texts, letters):
     """In one line; and bases that a network of residues reads as such."""
-    for texts, letters in (
-        (["ACG-N"], ["-, N: none of the 20 residues or 4 bases", "in 1 texts, first on line 1"]),
-        (["EVL", "XKJ", "X"], ["X: none of the 20", "in 2 texts, first on line 2"]),
-        (["ACGTACGTAC"], ["hold bases alone, and the tokenizer has the letters of residues"]),
-        (["ACGT"], []),
-        (["the cat-X"], []),
-        (["mkvl"], []),
-    ):
-        told = []
-        tell_rare(
-            kmers([*"ACDEFGHIKLMNPQRSTVWYX-"]),
-            [Text(k, text) for k, text in enumerate(texts, 1)],
-            told.append,
-        )
-        assert len(told) == bool(letters) and all(part in told[0] for part in letters)
+    told = []
+    tell_rare(RESIDUES, [Text(k, text) for k, text in enumerate(texts.split(), 1)], told.append)
+    assert len(told) == 1 and re.search(letters, told[0])
+
+
+@pytest.mark.parametrize("text", ["ACGT", "the cat-X", "mkvl"])
+def test_letters_that_networks_know_and_words_are_not_told(text):
+    tell_rare(RESIDUES, [Text(1, text)], pytest.fail)
 
 
 def test_advice_has_no_blank_that_the_tool_put_in(tmp_path):
@@ -524,9 +459,8 @@ def test_advice_has_no_blank_that_the_tool_put_in(tmp_path):
     for tokenizer, spaced in zip(tokenizers, (True, False), strict=True):
         lm = random_network(tokenizer, spaced=spaced)
         assert lm.tokenise("ACDE") == lm.tokenise("A C D E")
-        with pytest.raises(
-            ValueError, match="know 'J', token 5 of 6 in 'ACDEJA'.*: correct the text"
-        ) as refused:
+        told = "know 'J', token 5 of 6 in 'ACDEJA'.*: correct the text"
+        with pytest.raises(ValueError, match=told) as refused:
             lm.tokenise("ACDEJA")
         assert len(str(refused.value)) < 240
 
@@ -534,101 +468,81 @@ def test_advice_has_no_blank_that_the_tool_put_in(tmp_path):
 def test_what_cannot_be_scored_is_left_out_where_that_is_said(here, lm, capsys):
     """By its number: an unknown word, and a row that is too short. Token scores stand beside the rest."""
     Path("t.csv").write_text("id,text\n1,the cat\n2,50\n4\n5,\n3,a dog sat\n")
-    here("score", "t.csv", "--column", "text", "--skip", "--tokens")
+    first, second = here("score t.csv --column text --skip --tokens")
     out, said = capsys.readouterr()
     assert re.search("left out: line 3: .* does not know '50'.*say --allow-unknown", said)
     assert "left out: line 4 of t.csv has no text in text" in said and said.count("left out") == 2
-    first, second = read_results(Path("s.jsonl"))
     assert (first["line"], second["line"], second["text"]) == (2, 6, "a dog sat")
     assert second["id"] == "3" and out.endswith("  2 skipped, 1 empty\n")
     for key, later in (("token_scores", "none"), ("left_to_right", "all")):
         found = lm.token_scores("a dog sat", later)
         assert second["spellings"] == found.tokens
-        assert second[key] == pytest.approx(found.scores.tolist(), abs=1e-6)
+        assert second[key] == pytest.approx(found.scores, abs=1e-6)
     settings = json.loads(Path("s.settings.json").read_text())
     assert settings["tokens"] is True and settings["read"]["counts"] == {"skipped": 2, "empty": 1}
 
 
 def test_the_command_compares_pairs(here, lm, capsys):
-    usual = ["--passes", "300", "--skip", "--given", "the cat"]
-    here("compare", "b.txt", "c.txt", "-o", "s.jsonl", *usual)
+    usual = "--passes 300 --skip --given 'the cat'"
+    there = here(f"compare b.txt c.txt -o s.jsonl {usual}")
     said = capsys.readouterr()
-    for columns in ([], ["--columns", "1", "2"]):  # said or not, the same rows
-        here("compare", "p.tsv", "--no-header", *columns, *usual)
-        assert capsys.readouterr().out.splitlines()[0].startswith("2 pairs, ")
-        here("compare", "p.tsv", *columns, *usual)
-        said_once = capsys.readouterr()
-        assert (
-            said_once.out.startswith("1 pairs, ")
-            and said_once.err.count("names the columns the mat, the c") == 1
-        )
+    for columns in ("", "--columns 1 2"):  # said or not, the same rows
+        here(f"compare p.tsv --no-header {columns} {usual}")
+        assert capsys.readouterr().out.startswith("2 pairs, ")
+        here(f"compare p.tsv {columns} {usual}")
+        once = capsys.readouterr()
+        assert once.out.startswith("1 pairs, ")
+        assert once.err.count("names the columns the mat, the c") == 1
     Path("q.csv").write_text("one,two\n" + Path("p.tsv").read_text().replace("\t", ","))
-    here("compare", "q.csv", "-o", "back.jsonl", "--columns", "2", "1", *usual)
-    there, back = (read_results(Path(name)) for name in ("s.jsonl", "back.jsonl"))
-    assert [line["line"] for line in there] == [1, 3] and [line["line"] for line in back] == [2, 4]
+    back = here(f"compare q.csv -o back.jsonl --columns 2 1 {usual}")
+    assert [[line["line"] for line in lines] for lines in (there, back)] == [[1, 3], [2, 4]]
     assert there[0]["first"] == back[0]["second"] == "the mat"
     settings = json.loads(Path("s.settings.json").read_text())
     assert "the cat" in settings["around"][0] and settings["dtype"] == "torch.float32"
-    found = compare(
-        lm.given("the cat"),
-        [("the mat", "the cat"), ("a dog", "the mat")],
-        num_passes=300,
-        generator=draws.seeded(0, 0),
-    )
+    pairs = [("the mat", "the cat"), ("a dog", "the mat")]
+    found = compare(lm.given("the cat"), pairs, num_passes=300, generator=draws.seeded(0, 0))
     assert [line["difference"] for line in there] == [pair.difference for pair in found]
-    assert (
-        "left out: line 2, first text: " in said.err and f"{found[0].difference:.2f} +-" in said.out
-    )
+    assert "left out: line 2, first text: " in said.err
     for pair in found:
-        ends = f", not sure, {pair.low:.2f} to {pair.high:.2f}\n"
-        assert (
-            f"{pair.difference:.2f} +- {pair.error:.2f}{chr(10) if pair.sure else ends}" in said.out
-        )
+        ends = "" if pair.sure else f", not sure, {pair.low:.2f} to {pair.high:.2f}"
+        assert f"{pair.difference:.2f} +- {pair.error:.2f}{ends}\n" in said.out
     share = np.mean([pair.left_to_right > 0 for pair in found])
     assert re.search(rf"first likelier by left to right +{share:.1%}", said.out)
 
 
 def test_what_is_one_text_to_the_tokenizer_is_a_tie(here, capsys):
     Path("t.tsv").write_text("the  cat\tThe cat\nthe cat sat\ta dog\nthe cat\tthe cat \n")
-    here("compare", "t.tsv", "--no-header", "-o", "s.jsonl")
-    said, lines = capsys.readouterr().out, read_results(Path("s.jsonl"))
+    lines = here("compare t.tsv --no-header -o s.jsonl")
+    said = capsys.readouterr().out
     assert [line["difference"] == line["passes"] == 0 for line in lines] == [True, False, True]
     assert "line 1: 0.00 +- 0.00, a tie" in said and "ties, one text to the tokenizer: 2" in said
-    assert (
-        "sure at 0.95: 1" in said and "first likelier by area                             " in said
-    )
-    here("compare", "t.tsv", "--no-header", "-o", "s.jsonl", "--area-alone", "--overwrite")
+    assert "sure at 0.95: 1" in said
+    assert "first likelier by area                             " in said
+    lines = here("compare t.tsv --no-header -o s.jsonl --area-alone --overwrite")
     assert "and 0 of other scores" in capsys.readouterr().out
-    assert read_results(Path("s.jsonl"))[1]["left_to_right"] is None
+    assert lines[1]["left_to_right"] is None
 
 
 def test_the_pseudo_log_likelihood_alone_is_a_pass_per_token(here, lm, capsys):
-    Path("t.jsonl").write_text(
-        '{"text": "cat sat", "before": "the"}\n{"text": "a dog", "before": ""}\n'
+    Path("t.csv").write_text("text,before\ncat sat,the\na dog,\n")
+    found = here("score t.csv --column text --context before --pseudo-log-likelihood")
+    known = torch.cat(
+        [lm.given("the").pseudo_log_likelihood("cat sat"), lm.pseudo_log_likelihood("a dog")]
     )
-    words = ["--column", "text", "--context", "before", "--pseudo-log-likelihood"]
-    here("score", "t.jsonl", *words)
-    found, said = read_results(Path("s.jsonl")), capsys.readouterr().out
-    known = [
-        lm.given("the").pseudo_log_likelihood(["cat sat"]),
-        lm.pseudo_log_likelihood(["a dog"]),
-    ]
-    assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(
-        [*map(float, known)], abs=1e-5
-    )
+    assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(known, abs=1e-5)
     assert found[0]["given"] == "the" and "area" not in found[0]
-    nats = -sum(known).item() / 4
-    assert f"or {nats / np.log(2):.3f} bits; pseudo-perplexity {np.exp(nats):.2f}" in said
+    nats = -known.sum() / 4
+    said = f"or {nats / np.log(2):.3f} bits; pseudo-perplexity {nats.exp():.2f}"
+    assert said in capsys.readouterr().out
 
 
 def test_a_text_that_is_too_long_is_read_through_windows(here, lm, capsys):
     text = " ".join("the cat sat on a mat".split() * 90)
     Path("t.txt").write_text(text + "\na dog\n")
-    here("score", "t.txt", "--pseudo-log-likelihood", "--windows")
-    [line, short] = read_results(Path("s.jsonl"))
+    line, short = here("score t.txt --pseudo-log-likelihood --windows")
     ids = torch.tensor(lm.tokenise(text))
     middle = lm.single_scores(Corpus([ids[10:520]]))[0][255]
-    assert lm.single_scores(Corpus([ids]))[0][265].item() == pytest.approx(middle.item(), abs=1e-5)
+    same(lm.single_scores(Corpus([ids]))[0][265], middle, 1e-5)
     assert (line["tokens"], line["windows"], short["windows"]) == (540, 31, 1)
     assert "1 read through windows" in capsys.readouterr().out
 
@@ -637,12 +551,12 @@ def test_a_missing_drawing_library_is_told_before_work_starts(here, tmp_path, mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SystemExit, match=r'not installed: in a copy .*pip install "\.\[text\]"'):
-        here("score", SHORT, "--curve", "c.svg")
+        here("score short.txt --curve c.svg")
     assert {path.name for path in tmp_path.iterdir()} == {*FILES}
 
 
 @pytest.mark.parametrize(
-    ("gpus", "rank", "device"),
+    "gpus, rank, device",
     [(0, "1", "cpu"), (1, None, "cuda"), (4, None, "cuda"), (4, "3", "cuda:3"), (2, "3", "cuda:1")],
 )
 def test_each_process_of_a_launcher_takes_a_gpu_of_its_own(gpus, rank, device, monkeypatch):
@@ -651,5 +565,5 @@ def test_each_process_of_a_launcher_takes_a_gpu_of_its_own(gpus, rank, device, m
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     if rank is not None:
         monkeypatch.setenv("LOCAL_RANK", rank)
-    words = ["score", "t.txt", "--model", "m", "-o", "s.jsonl"]
-    assert command._parser().parse_args(words).device == device
+    given = command._parser().parse_args("score t.txt --model m -o s.jsonl".split())
+    assert given.device == device
