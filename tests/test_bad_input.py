@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from conftest import same, seeded
 from fakes import one_nat_each, random_network
 
 from mptlml import Estimate, fit, memory, objectives
@@ -38,7 +39,8 @@ from mptlml.score import (
     order_spread,
     score_curve,
 )
-from mptlml.text.text_curves import Corpus
+from mptlml.text import MaskedLM, compare, single_mutants
+from mptlml.text.text_curves import Corpus, RateCurve
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
 from mptlml_book.studies import deep_vae, linear_vae
@@ -46,7 +48,7 @@ from mptlml_book.studies.masked_diffusion import unmask
 from mptlml_book.studies.schedules import best_steps, schedule_cost
 
 NAN, INF = math.nan, math.inf
-G = torch.Generator().manual_seed(0)
+G = seeded(0)
 
 
 def real(*shape, fill=0.5):
@@ -73,12 +75,10 @@ class Untouched:
     log_prob = conditional_log_prob
 
 
-MODEL, ROWS, SEEN, RULE = (
-    Untouched(),
-    real(4, 3),
-    ids(True, True, False),
-    disc_rule(0.5, num_latents=1),
-)
+MODEL = Untouched()
+ROWS = real(4, 3)
+SEEN = ids(True, True, False)
+RULE = disc_rule(0.5, num_latents=1)
 PCA = PPCA(ids([1.0], [0.5], [2.0]).double(), 0.3)
 COINS = BernoulliMixture(real(2), ids([0.2, 0.5, 0.9], [0.7, 0.1, 0.3]).double())
 WORDS = HiddenMarkovModel(real(2), real(2, 2), real(2, 2), 3)
@@ -87,7 +87,7 @@ CERTAIN = HiddenMarkovModel(real(2), torch.eye(2).double(), torch.eye(2).double(
 NO = ids([0, 1, 0])  # which it never writes
 DEEP = DeepVAE(3, 1, 0, generator=G).double()
 LINEAR = LinearVAE(PCA.weight, real(3), RULE)
-KEPT = score_curve(PCA, ROWS, [1, 3], num_masks=2, generator=torch.Generator().manual_seed(0))
+KEPT = score_curve(PCA, ROWS, [1, 3], num_masks=2, generator=seeded(0))
 NET = MaskedTransformer(3, 2, generator=G)
 
 
@@ -106,6 +106,11 @@ def markov(**change):
 
 def words(*row, observed=SEEN | True):
     return markov().conditional_log_prob(ids(*row), observed)
+
+
+def reach(num_tokens=9, num_passes=100, error=1, **options):
+    x, model = real(1, num_tokens), one_nat_each(num_tokens)
+    return estimate_area(model, x, num_passes, error=error, generator=G, **options)
 
 
 TABLE = {  # {what is wrong: what the message must state}, by room
@@ -197,6 +202,14 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "estimate_area(MODEL, ROWS, 1, generator=G)": "num_passes.*at least 2, got 1",
     "estimate_area(MODEL, ROWS, 4, by_orders=True, generator=G)": "num_passes.*at least 6, got 4",
     "estimate_area(MODEL, holed(4, 3), 2, generator=G)": "rows holds NaN",
+    # estimate_area to an error that is asked for
+    "reach(error=0)": "above 0, got 0",
+    "reach(error=NAN)": "above 0",
+    "reach(error=-1)": "above 0",
+    "reach(6, 62)": "at least 63",
+    "reach(7, 48)": "at least 49",
+    "reach(9, 64)": "at least 65, got 64",
+    "reach(9, 71, by_orders=True)": "at least 72, got 71",
     "chain_rule(CERTAIN, NO, ids([0, 1, 2]))": "are NaN",
     "chain_rule(MODEL, ROWS, ids([0.0, 1, 2]))": "permutations",
     "chain_rule(MODEL, ROWS, ids([0, 1, 1]))": r"\[Q, 3\].*\(1, 3\)",
@@ -237,6 +250,38 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "climb(decay_steps=0.5)": "decay_steps.*got 0.5",
     "climb(num_steps=40, decay_steps=10)": "40 steps are more than the 10",
     "climb(trained=False)": "must require gradients",
+    # texts
+    "LM.encode('  ')": "no tokens",
+    "LM.encode('the [MASK] sat')": "special tokens",
+    "LM.curves(iter([TEXT]), generator=G)": "list of at least one, got list_iter",
+    "LM.curves([TEXT], [99], generator=G)": "sizes must lie in 1..3",
+    "LM.curves([TEXT], num_masks=0, generator=G)": "num_masks must be a whole number",
+    "LM.areas(['cat'], 0, error=1.0, generator=G)": "at least 1, got 0",
+    "LM.blocks(TEXT, 3)": "list of texts, got the text 'the cat sat'",
+    "LM.blocks(['the cat', '50 % of it'], 2)": "does not know .50., token 1 of 4",
+    "LM.blocks([TEXT], 2, 99)": "do not make 99 blocks of 2",
+    "LM.blocks([TEXT], 511)": "longer than the model's 510",
+    "LM.at_length(511)": "longer than the model's 510",
+    "LM.rate_curve([TEXT], corruption='90/10', generator=G)": "corruption must be one of",
+    "LM.rate_curve([TEXT], [0.5, 0.5], generator=G)": "rates must increase",
+    "LM.rate_curve([TEXT], [0.0], generator=G)": r"must lie in \(0, 1\]",
+    "LM.chain_rule(TEXT, [[0, 1]])": "orders must be permutations",
+    "LM.at_length(1).vocabulary_log_prob(ids(99), ~SEEN[:1])": "e.g. 99",
+    "LM.given()": "give at least one",
+    "LM.single_scores([ROW], 'word')": "needs texts, and a tokenizer that",
+    "LM.single_scores(TEXT, 'some')": "must be one of",
+    "random_network(LM.tokenizer, batch_tokens=0)": "batch_tokens must be a whole number",
+    "MaskedLM(torch.nn.DataParallel(LM.model), LM.tokenizer)": "use DistributedDataParallel",
+    "Corpus([])": "a corpus needs a list of at least one row",
+    "RateCurve(np.ones(1), -np.ones((1, 1)), np.ones(1)).area('sentences')": "unit must be one of",
+    "compare(LM, [], generator=G)": "list of at least one, got list",
+    "compare(LM, ('ab', 'cd'), generator=G)": "list of pairs, two texts each",
+    "compare(LM, [('the', 'cat', 'mat'), ('cat',)], generator=G)": "list of pairs, two texts each",
+    "compare(LM, [('the', 'cat')], num_passes=207, generator=G)": "at least 208, got 207",
+    "compare(LM, [('the', 'cat')], level=1, generator=G)": r"level must lie in \(0, 1\), got 1",
+    "single_mutants(LM, TEXT, ['cat', 'the cat'], generator=G)": "words must be single tokens",
+    "single_mutants(LM, TEXT, [], generator=G)": "words must be single tokens, at least one",
+    "single_mutants(LM, TEXT, ['cat'], num_passes=6, generator=G)": "must be a multiple of 4",
     # data
     "load_images('cifar')": "'cifar'",
     "load_images('digits', 0)": "num_rows.*got 0",
@@ -261,7 +306,7 @@ CASES = [(None, *row) for row in TABLE.items()] + [
 
 
 @pytest.mark.parametrize(
-    ("model", "call", "states"), CASES, ids=[f"{type(m).__name__} {call}" for m, call, _ in CASES]
+    "model, call, states", CASES, ids=[f"{type(m).__name__} {call}" for m, call, _ in CASES]
 )
 def test_bad_input(model, call, states):
     with pytest.raises(ValueError) as error:
@@ -270,7 +315,7 @@ def test_bad_input(model, call, states):
 
 
 LM, TEXT = random_network(make_tokenizer(["the cat sat on the mat"] * 9, 60)), "the cat sat"
-ROW, ORDER = LM.encode(TEXT), ids([2, 1, 0])
+ROW = LM.encode(TEXT)
 GIVEN = {  # what a method of a MaskedLM may be given, and what its message says of that
     "a text": (TEXT, "str|text 'the cat|the cat sat"),
     "texts": ([TEXT, "the mat"], "list|got 'the cat sat'|got 2"),
@@ -287,49 +332,43 @@ GIVEN = {  # what a method of a MaskedLM may be given, and what its message says
 }
 ONE = ("a text", "ids", "rows as a list", "a corpus")
 ALL = (*ONE, "texts")
-TAKES = {  # a method: (a call of it, which of these it takes)
-    "encode": (LM.encode, ["a text"]),
-    "tokenise": (LM.tokenise, ["a text"]),
-    "given": (LM.given, ["a text"]),
-    "read": (LM.read, ALL),
-    "blocks": (lambda x: LM.blocks(x, 2), ["texts"]),
-    "at_length": (LM.at_length, ["a number"]),
-    "curve": (lambda x: LM.curve(x, generator=G), ONE),
-    "curves": (lambda x: LM.curves(x, generator=G), ALL),
-    "areas": (lambda x: LM.areas(x, 100, error=1, generator=G), ALL),
-    "rate_curve": (lambda x: LM.rate_curve(x, [0.5], generator=G), ALL),
-    "pseudo_log_likelihood": (LM.pseudo_log_likelihood, ALL),
-    "single_scores": (LM.single_scores, ALL),
-    "single_scores, by words": (
-        lambda x: LM.single_scores(x, "word"),
-        ["a text", "texts", "a corpus"],
-    ),
-    "exact_curve": (LM.exact_curve, ONE),
-    "chain_rule": (lambda x: LM.chain_rule(x, ORDER), ONE),
-    "masked_marginals": (LM.masked_marginals, ONE),
-    "token_scores": (LM.token_scores, ONE),
-    "Corpus": (Corpus, ["rows as a list"]),
+TAKES = {  # a call of a method: which of these it takes
+    "LM.encode(x)": ["a text"],
+    "LM.tokenise(x)": ["a text"],
+    "LM.given(x)": ["a text"],
+    "LM.read(x)": ALL,
+    "LM.blocks(x, 2)": ["texts"],
+    "LM.at_length(x)": ["a number"],
+    "LM.curve(x, generator=G)": ONE,
+    "LM.curves(x, generator=G)": ALL,
+    "LM.areas(x, 100, error=1, generator=G)": ALL,
+    "LM.rate_curve(x, [0.5], generator=G)": ALL,
+    "LM.pseudo_log_likelihood(x)": ALL,
+    "LM.single_scores(x)": ALL,
+    "LM.single_scores(x, 'word')": ["a text", "texts", "a corpus"],
+    "LM.exact_curve(x)": ONE,
+    "LM.chain_rule(x, ids([2, 1, 0]))": ONE,
+    "LM.masked_marginals(x)": ONE,
+    "LM.token_scores(x)": ONE,
+    "Corpus(x)": ["rows as a list"],
+}
+ALSO = {
+    "LM.at_length(x)": "must be a whole number",
+    "LM.blocks(x, 2)": "needs texts|0 tokens do not",
 }
 
 
-@pytest.mark.parametrize("method", TAKES)
-def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(method, monkeypatch):
+@pytest.mark.parametrize("call", TAKES)
+def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(call, monkeypatch):
     """Before any pass; and what it takes, it takes."""
-    call, taken = TAKES[method]
-    for name in taken:
-        call(GIVEN[name][0])
+    for name in TAKES[call]:
+        eval(call, globals(), {"x": GIVEN[name][0]})
     monkeypatch.setitem(vars(LM.model), "forward", None)  # nothing is asked
-    for name in GIVEN.keys() - taken:
+    for name in GIVEN.keys() - TAKES[call]:
         with pytest.raises(ValueError) as error:
-            call(GIVEN[name][0])
-        states = (
-            "0 tokens do not make" if (method, name) == ("blocks", "no text") else GIVEN[name][1]
-        )
-        states = f"{states}|must be a whole number" if method == "at_length" else states
-        assert re.search(states, str(error.value)) or "needs texts" in str(error.value), (
-            name,
-            str(error.value),
-        )
+            eval(call, globals(), {"x": GIVEN[name][0]})
+        states = f"{GIVEN[name][1]}|{ALSO.get(call, 'needs texts')}"
+        assert re.search(states, str(error.value)), (name, str(error.value))
 
 
 def test_good_input_next_to_the_bad():
@@ -346,4 +385,4 @@ def test_good_input_next_to_the_bad():
         *(1.000005 * p for p in (WORDS.initial, WORDS.transition, WORDS.emission)), 3
     )
     for rounded, model in ((coins, COINS), (words, WORDS)):  # sums are made to be exactly 1
-        torch.testing.assert_close(rounded.log_prob(X[0]), model.log_prob(X[0]), rtol=0, atol=1e-12)
+        same(rounded.log_prob(X[0]), model.log_prob(X[0]), 1e-12)

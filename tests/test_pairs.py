@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import same, seeded
 from scipy import stats
 
 from mptlml import draws
@@ -39,7 +40,7 @@ def score(lm, ids, hidden):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "keys"),
+    "one, other, keys",
     [
         ("the cat sat", "the dog sat", [0, 1, 2]),
         ("the cat sat on", "a cat sat", [0, 1, 2]),
@@ -58,7 +59,7 @@ def test_the_difference_of_areas_is_the_mean_over_shared_keys_and_shares(lm, one
     share = ((torch.arange(steps) + 0.5) / steps).repeat(len(orders))
     for text, part, key in zip((one, other), ids, both, strict=True):
         found = score(lm, part, hide(orders[:, key].repeat_interleave(steps, 0), share)).mean()
-        assert found.item() == pytest.approx(exact_area(lm, text), abs=1e-9)
+        assert found == pytest.approx(exact_area(lm, text), abs=1e-9)
 
 
 def test_weighted_shares_give_every_size_its_part(generator):
@@ -66,7 +67,7 @@ def test_weighted_shares_give_every_size_its_part(generator):
     size = (share * 7).ceil()
     assert share.min() > 0 and share.max() <= 1 + 1e-12 and (share < 0.01).float().mean() > 0.015
     for m in range(1, 8):
-        assert ((size == m) * weight).mean().item() == pytest.approx(1 / 7, rel=2e-3)
+        assert ((size == m) * weight).mean() == pytest.approx(1 / 7, rel=2e-3)
 
 
 def test_shared_masks_save_passes(lm, generator):
@@ -76,22 +77,15 @@ def test_shared_masks_save_passes(lm, generator):
     share, values = draws.rand((400,), None, generator), []
     for keys in ((one, other), (one, [key + 20 for key in other])):
         key = draws.rand((400, 40), None, generator)
-        first, second = (
-            score(lm, part, hide(key[:, own], 1 - share))
-            for part, own in zip(ids, keys, strict=True)
-        )
+        hidden = [hide(key[:, own], 1 - share) for own in keys]
+        first, second = (score(lm, *each) for each in zip(ids, hidden, strict=True))
         values.append(first - second)
     assert values[1].var() / values[0].var() > 3
 
 
 def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
-    pairs = [
-        (WILD, "a dog ran"),
-        ("a dog ran", WILD),
-        (WILD, WILD),
-        ("cat", "dog"),
-        (WILD, WILD.replace("mat", "cat")),
-    ]
+    other, close = "a dog ran", WILD.replace("mat", "cat")
+    pairs = [(WILD, other), (other, WILD), (WILD, WILD), ("cat", "dog"), (WILD, close)]
     found = compare(lm, iter(pairs), num_passes=3000, generator=generator)
     for (one, other), pair in zip(pairs, found, strict=True):
         truth = exact_area(lm, one) - exact_area(lm, other)
@@ -104,58 +98,41 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     assert found[0].sure and found[0].difference < 0 < found[1].difference
     assert found[0].passes < 400 and found[3].passes == 2  # all masks
     assert not found[2].sure and found[2].difference == found[2].passes == 0 == found[3].error
-    again = compare(lm, pairs[:1], num_passes=3000, generator=torch.Generator().manual_seed(1))
+    again = compare(lm, pairs[:1], num_passes=3000, generator=seeded(1))
     assert again[0] == found[0]  # other pairs change nothing
-    least = compare(
-        lm,
-        [(f"{WILD} {WILD}", f"{WILD} a cat")],
-        num_passes=2 * STRATA * FIRST + 1,
-        level=1 - 1e-9,
-        generator=generator,
-    )[0]
+    few = dict(num_passes=2 * STRATA * FIRST + 1, level=1 - 1e-9, generator=generator)
+    [least] = compare(lm, [(f"{WILD} {WILD}", f"{WILD} a cat")], **few)
     assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
 
 
 def test_no_mask_is_asked_twice_of_texts_whose_masks_fit(lm, monkeypatch):
     """Neither of a pair that is sure early nor of one that is not; areas to an error alike; sums are as before."""
-    asked = []
-    forward = lm.network._forward
-    monkeypatch.setattr(
-        type(lm.network),
-        "_forward",
-        lambda self, parts, vocabulary: (
-            asked.extend(
-                (tuple(ids.tolist()), tuple(asked_at.tolist()))
-                for part in parts
-                for ids, asked_at in zip(part.ids, part.asked, strict=True)
-            )
-            or forward(parts, vocabulary)
-        ),
-    )
-    long = "the cat sat on the mat a dog ran"
-    for other, level in (("mat mat mat a a a a a a", 0.5), (long.replace("mat", "cat"), 0.95)):
+    asked, forward = [], type(lm.network)._forward
+
+    def heard(network, parts, vocabulary):
+        for part in parts:
+            rows = zip(part.ids.tolist(), part.asked.tolist(), strict=True)
+            asked.extend((tuple(ids), tuple(places)) for ids, places in rows)
+        return forward(network, parts, vocabulary)
+
+    monkeypatch.setattr(type(lm.network), "_forward", heard)
+    long, masks = "the cat sat on the mat a dog ran", 2**9 - 1
+    for other, sure in (("mat mat mat a a a a a a", True), (long.replace("mat", "cat"), False)):
         asked.clear()
-        if level > 0.9:  # it is never sure
+        if not sure:  # never
             monkeypatch.setattr("mptlml.text.pairs.half_width", lambda *_: math.inf)
-        [pair] = compare(
-            lm,
-            [(long, other)],
-            level=level,
-            others=False,
-            generator=torch.Generator().manual_seed(0),
-        )
-        masks = 2 * (2**9 - 1)
-        assert len({*asked}) == len(asked) == pair.passes <= masks
-        assert (pair.passes == masks) == (pair.error == 0) == (level > 0.9)
+        options = dict(level=0.5 if sure else 0.95, others=False, generator=seeded())
+        [pair] = compare(lm, [(long, other)], **options)
+        assert len({*asked}) == len(asked) == pair.passes <= 2 * masks
+        assert (pair.passes < 2 * masks) == (pair.error > 0) == sure
         truth = exact_area(lm, long) - exact_area(lm, other)
-        assert pair.difference == pytest.approx(truth, abs=1e-9 if level > 0.9 else 5 * pair.error)
+        assert pair.difference == pytest.approx(truth, abs=5 * pair.error if sure else 1e-9)
     for error in (1e-9, 0.5):
         asked.clear()
-        found = lm.areas([long], 600, error=error, generator=torch.Generator().manual_seed(0))
-        assert len({*asked}) == len(asked) == found.passes[0] <= 511 and found.reached[0]
-        assert found.mean[0].item() == pytest.approx(
-            exact_area(lm, long), abs=1e-9 + 5 * found.stderr[0].item()
-        )
+        found = lm.areas([long], 600, error=error, generator=seeded())
+        assert len({*asked}) == len(asked) == found.passes[0] <= masks and found.reached[0]
+        away = found.mean[0] - exact_area(lm, long)
+        assert abs(away) <= 1e-9 + 5 * found.stderr[0]
 
 
 def test_the_interval_is_that_of_a_mixture_of_effects():
@@ -163,18 +140,15 @@ def test_the_interval_is_that_of_a_mixture_of_effects():
     for count in (13, 30, 90):
         t = half_width(count, 1.0, 0.95)
         effect = np.linspace(-8, 8, 4001) * EFFECT
-        density = stats.nct.pdf(t, count - 1, effect * count**0.5) * stats.norm.pdf(
-            effect, scale=EFFECT
-        )
-        assert np.trapezoid(density, effect) / stats.t.pdf(t, count - 1) == pytest.approx(
-            20, rel=1e-4
-        )
-    assert half_width(12, 1.0, 0.95) == math.inf and half_width(9, 1.0, 0.5) < half_width(
-        9, 1.0, 0.8
-    )
+        density = stats.nct.pdf(t, count - 1, effect * count**0.5)
+        density *= stats.norm.pdf(effect, scale=EFFECT)
+        factor = np.trapezoid(density, effect) / stats.t.pdf(t, count - 1)
+        assert factor == pytest.approx(20, rel=1e-4)
+    assert half_width(12, 1.0, 0.95) == math.inf
+    assert half_width(9, 1.0, 0.5) < half_width(9, 1.0, 0.8)
 
 
-@pytest.mark.parametrize(("noisy", "most"), [(STRATA, 0.05), (1, 0.06)])
+@pytest.mark.parametrize("noisy, most", [(STRATA, 0.05), (1, 0.06)])
 def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
     """Of 3000 pairs without a difference, looked at after each of 200 rounds; the noise is skewed.
 
@@ -192,63 +166,18 @@ def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
 def test_single_mutants_are_those_of_a_loop(lm):
     """Each mutant by itself, under the masks that all share; masked marginals are differences of one hole."""
     words, passes = ["cat", "dog", "mat"], 8
-    found = single_mutants(
-        lm, WILD, words, num_passes=passes, generator=torch.Generator().manual_seed(3)
-    )
-    assert single_mutants(lm, "the cat", words, generator=torch.Generator()).areas.shape == (2, 3)
-    generator, ids = torch.Generator().manual_seed(3), lm.encode(WILD)
+    found = single_mutants(lm, WILD, words, num_passes=passes, generator=seeded(3))
+    assert single_mutants(lm, "the cat", words, generator=seeded()).areas.shape == (2, 3)
+    generator, ids, holes = seeded(3), lm.encode(WILD), torch.eye(6).bool()
     share, weight = shares(2, passes // 2, len(ids), generator)
-    hidden, weight = (
-        hide(draws.rand((passes, len(ids)), None, generator), share.flatten()),
-        weight.flatten(),
-    )
+    hidden = hide(draws.rand((passes, len(ids)), None, generator), share.flatten())
     for j in range(len(ids)):
         for v, word in enumerate(words):
             mutant = ids.clone()
             mutant[j] = lm.encode(word)[0]
-            value = (score(lm, mutant, hidden) - score(lm, ids, hidden)) * weight
-            assert found.areas[j, v].item() == pytest.approx(value.mean().item(), abs=1e-9)
+            value = (score(lm, mutant, hidden) - score(lm, ids, hidden)) * weight.flatten()
             error = value.view(2, -1).diff(dim=0).square().sum().sqrt() / passes
-            assert found.errors[j, v].item() == pytest.approx(error.item(), abs=1e-9)
-            holes = score(lm, mutant, torch.eye(6).bool()) - score(lm, ids, torch.eye(6).bool())
-            assert found.masked_marginals[j, v].item() == pytest.approx(
-                holes[j].item() / 6, abs=1e-9
-            )
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda lm, g: compare(lm, [], generator=g), "list of at least one, got list"),
-        (lambda lm, g: compare(lm, ("ab", "cd"), generator=g), "list of pairs, two texts each"),
-        (
-            lambda lm, g: compare(lm, [("cat", "dog", "mat"), ("cat",)], generator=g),
-            "list of pairs, two texts each",
-        ),
-        (lambda lm, g: lm.blocks("the cat", 3), "list of texts, got the text 'the cat'"),
-        (lambda lm, g: lm.areas(["cat"], 0, error=1.0, generator=g), "at least 1, got 0"),
-        (
-            lambda lm, g: compare(lm, [("cat", "dog")], num_passes=207, generator=g),
-            "at least 208, got 207",
-        ),
-        (
-            lambda lm, g: compare(lm, [("cat", "dog")], level=1, generator=g),
-            r"level must lie in \(0, 1\), got 1",
-        ),
-        (
-            lambda lm, g: single_mutants(lm, WILD, ["cat", "the cat"], generator=g),
-            "words must be single tokens",
-        ),
-        (
-            lambda lm, g: single_mutants(lm, WILD, [], generator=g),
-            "words must be single tokens, at least one",
-        ),
-        (
-            lambda lm, g: single_mutants(lm, WILD, ["cat"], num_passes=6, generator=g),
-            "must be a multiple of 4",
-        ),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(lm, generator, call, message):
-    with pytest.raises(ValueError, match=message):
-        call(lm, generator)
+            single = (score(lm, mutant, holes) - score(lm, ids, holes))[j] / 6
+            known = torch.stack([value.mean(), error, single])
+            tables = found.areas, found.errors, found.masked_marginals
+            same(torch.stack([table[j, v] for table in tables]), known, 1e-9)
