@@ -1,4 +1,5 @@
 """What the objectives are on average, by enumeration of everything they can draw."""
+# ruff: noqa: F401 (some calls are strings)
 
 import math
 from unittest import mock
@@ -7,10 +8,12 @@ from unittest.mock import DEFAULT
 import numpy as np
 import pytest
 import torch
+from conftest import seeded
 from fakes import Says, one_nat_each
 from scipy import stats
 
 from mptlml import (
+    draws,
     estimate_area,
     exact_curve,
     objectives,
@@ -27,13 +30,12 @@ SIZES = range(1, NUM_TOKENS + 1)
 @pytest.fixture(params=["gaussian", "gaussian, summarised", "mixture"])
 def problem(request):
     """(model, data, rows): data is what the objective is given, the rows or their summary."""
-    draw = torch.Generator().manual_seed(2)
+    draw = seeded(2)
     if request.param == "mixture":
-        model = BernoulliMixture(
-            torch.tensor([0.3, 0.7]).double(), torch.rand(2, NUM_TOKENS, generator=draw).double()
-        )
+        weights = torch.tensor([0.3, 0.7]).double()
+        model = BernoulliMixture(weights, draws.rand((2, NUM_TOKENS), None, draw))
     else:
-        model = PPCA(torch.randn(NUM_TOKENS, 2, generator=draw, dtype=torch.float64), 0.5)
+        model = PPCA(draws.randn((NUM_TOKENS, 2), None, draw), 0.5)
     rows = model.sample(6, generator=draw)
     return model, summarise(model, rows) if "summarised" in request.param else rows, rows
 
@@ -43,37 +45,26 @@ def watch(model, objective, generator, num_draws, monkeypatch):
     masks = []
     for name in ("conditional_log_prob", "mean_conditional_log_prob"):
         if answer := getattr(model, name, None):
-            wrapped = mock.Mock(
-                wraps=answer, side_effect=lambda _, seen: masks.append(seen) or DEFAULT
-            )
-            monkeypatch.setattr(model, name, wrapped)
+            note = lambda _, seen: masks.append(seen) or DEFAULT  # noqa: E731
+            monkeypatch.setattr(model, name, mock.Mock(wraps=answer, side_effect=note))
     values = [objective(generator) for _ in range(num_draws)]
-    return list(zip(masks, values, strict=True))
+    return [*zip(masks, values, strict=True)]
 
 
 def test_uniform_size_is_unbiased(problem, generator, monkeypatch):
     """Sizes are equally frequent, and the sum over masks of p(mask) times the value is the LML (Eq. 5)."""
     model, data, rows = problem
-    draws = watch(
-        model,
-        lambda g: objectives.uniform_size(model, data, generator=g),
-        generator,
-        2000,
-        monkeypatch,
-    )
-    sizes = np.bincount(
-        [(~observed).sum().item() for observed, _ in draws], minlength=NUM_TOKENS + 1
-    )
+    objective = lambda g: objectives.uniform_size(model, data, generator=g)  # noqa: E731
+    found = watch(model, objective, generator, 2000, monkeypatch)
+    sizes = torch.stack([(~observed).sum() for observed, _ in found]).bincount()
     assert stats.chisquare(sizes[1:]).pvalue > 0.01
     values = {}
-    for observed, value in draws:  # a mask always gives the same value
+    for observed, value in found:  # a mask always gives the same value
         key = tuple(observed.flatten().tolist())
         assert values.setdefault(key, value.item()) == pytest.approx(value.item(), abs=1e-12)
     assert len(values) == 2**NUM_TOKENS - 1  # every mask came up
-    mean = sum(
-        value / (NUM_TOKENS * math.comb(NUM_TOKENS, key.count(False)))
-        for key, value in values.items()
-    )
+    odds = [NUM_TOKENS * math.comb(NUM_TOKENS, mask.count(False)) for mask in values]
+    mean = np.sum(np.array([*values.values()]) / odds)
     assert mean == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-10)
 
 
@@ -83,9 +74,8 @@ def test_each_row_has_a_bernoulli_rate_of_its_own_drawn_uniformly(generator):
     for _ in range(100):
         value = objectives.bernoulli_rate(model, torch.zeros(2, 40_000), generator=generator).item()
         rates.append((~model.asked.pop()).double().mean(-1).flatten())
-        spread = (
-            (1 - rates[-1]) / (rates[-1] * 40_000)
-        ).sqrt()  # of (tokens masked) / (rate D), about 1
+        # of (tokens masked) / (rate D), about 1
+        spread = ((1 - rates[-1]) / (rates[-1] * 40_000)).sqrt()
         assert value / 40_000 == pytest.approx(-1, abs=5 * spread.max().item() + 1e-6)
     assert stats.kstest(torch.cat(rates), "uniform").pvalue > 0.01
     assert stats.spearmanr(*zip(*rates, strict=True)).pvalue > 0.01
@@ -94,17 +84,12 @@ def test_each_row_has_a_bernoulli_rate_of_its_own_drawn_uniformly(generator):
 def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator, monkeypatch):
     """A mask of no token counts as zero."""
     (model, _, rows), rate = problem, 0.3
-    draws = watch(
-        model,
-        lambda g: objectives.bernoulli_rate(model, rows, rate=rate, generator=g),
-        generator,
-        100,
-        monkeypatch,
-    )
-    for observed, value in draws:
+    objective = lambda g: objectives.bernoulli_rate(model, rows, rate=rate, generator=g)  # noqa: E731
+    found = watch(model, objective, generator, 100, monkeypatch)
+    for observed, value in found:
         total = model.conditional_log_prob(rows, observed[0]).sum(-1).mean().item()
-        assert value.item() == pytest.approx(total / rate, abs=1e-10)
-    counts = torch.bincount(torch.cat([(~observed).sum(-1).flatten() for observed, _ in draws]))
+        assert value == pytest.approx(total / rate, abs=1e-10)
+    counts = torch.bincount(torch.cat([(~observed).sum(-1).flatten() for observed, _ in found]))
     binomial = stats.binom.pmf(range(NUM_TOKENS + 1), NUM_TOKENS, rate)
     assert stats.chisquare(counts, int(counts.sum()) * binomial).pvalue > 0.01
 
@@ -113,15 +98,12 @@ def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator,
 def test_rows_of_different_length(draw, generator):
     """Tokens cost as many nats as are masked: a row of L tokens scores -L (L + 1) / 2 on average."""
     lengths = torch.arange(1, 6).repeat(2000)
-    model, x = (
-        Says(5, lambda x, observed: -(~observed).sum(-1, keepdim=True).double()),
-        torch.zeros(len(lengths), 5),
-    )
+    model = Says(5, lambda x, observed: -(~observed).sum(-1, keepdim=True).double())
+    x = torch.zeros(len(lengths), 5)
     value = draw(model, x, lengths=lengths, generator=generator)
-    assert (
-        model.asked[0] | (torch.arange(5) < lengths[:, None])
-    ).all()  # what is no token is not masked
-    assert value.item() == pytest.approx(-7, abs=0.2 if draw is objectives.stratified_size else 0.5)
+    is_token = torch.arange(5) < lengths[:, None]
+    assert (model.asked[0] | is_token).all()  # what is no token is not masked
+    assert value == pytest.approx(-7, abs=0.2 if draw is objectives.stratified_size else 0.5)
 
 
 def test_sums_are_in_float32_where_answers_are_not(generator):
@@ -129,11 +111,11 @@ def test_sums_are_in_float32_where_answers_are_not(generator):
     short = Says(4096, lambda x, observed: (x - 1 / 3).bfloat16())
     value = objectives.fixed_size(short, torch.zeros(3, 4096), 1001, generator=generator)
     assert value.dtype == torch.float32 and len(short.asked[0]) == 1  # mask, by default
-    assert value.item() == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
+    assert value == pytest.approx(-4096 * torch.tensor(1 / 3).bfloat16().item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("draw", "given", "sizes", "shared"),
+    "draw, given, sizes, shared",
     [
         ("fixed_size", dict(size=3, num_masks=2, share_masks=True), [3, 3], True),
         ("fixed_size", dict(size=3, num_masks=2, share_masks=False), [3, 3], False),
@@ -145,22 +127,18 @@ def test_masks_are_shared_or_each_rows_own(draw, given, sizes, shared, generator
     """The value is D times the mean score over masks and rows; `every_size` meets each size equally often."""
     model = PPCA(torch.randn(NUM_TOKENS, 2, generator=generator, dtype=torch.float64), 0.5)
     rows, objective = model.sample(30, generator=generator), getattr(objectives, draw)
-    ((observed, value),) = watch(
-        model, lambda g: objective(model, rows, **given, generator=g), generator, 1, monkeypatch
-    )
+    call = lambda g: objective(model, rows, **given, generator=g)  # noqa: E731
+    [(observed, value)] = watch(model, call, generator, 1, monkeypatch)
     masks = observed[:, None] if shared else observed
     size = (~masks).sum(-1)
-    assert (
-        masks.shape[1:] == (1 if shared else 30, NUM_TOKENS)
-        and len(masks.flatten(0, 1).unique(dim=0)) > 1
-    )
-    assert (
-        set(size.flatten().tolist()) == {*SIZES}
-        if sizes is None
-        else (size == torch.tensor(sizes)[:, None]).all()
-    )
+    assert masks.shape[1:] == (1 if shared else 30, NUM_TOKENS)
+    assert len(masks.flatten(0, 1).unique(dim=0)) > 1
+    if sizes is None:
+        assert {*size.flatten().tolist()} == {*SIZES}
+    else:
+        assert (size == torch.tensor(sizes)[:, None]).all()
     scores = model.conditional_log_prob(rows, masks).sum(-1) / size
-    assert value.item() == pytest.approx(NUM_TOKENS * scores.mean().item(), abs=1e-11)
+    assert value == pytest.approx(NUM_TOKENS * scores.mean().item(), abs=1e-11)
 
 
 class Echo:
@@ -169,79 +147,55 @@ class Echo:
     num_tokens, vocab_size = NUM_TOKENS, 3
 
     def vocabulary_log_prob(self, x, observed):
-        return torch.where(
-            observed[..., None], x[..., None] + torch.arange(3, device=x.device), -1.0
-        )
+        shown = x[..., None] + torch.arange(3, device=x.device)
+        return shown.where(observed[..., None], -1.0)
 
 
 def test_eighty_ten_ten_is_scored_where_it_is_asked(generator):
     """Tokens 2 of words 0, 1, 2: a masked one echoes -1, another word w echoes w + 2, one left as it is 4."""
-    value = objectives.eighty_ten_ten(
-        Echo(), torch.full((20_000, NUM_TOKENS), 2.0), 2, generator=generator
-    )
+    x = torch.full((20_000, NUM_TOKENS), 2.0)
+    value = objectives.eighty_ten_ten(Echo(), x, 2, generator=generator)
     expected, spread = 0.8 * -1 + 0.1 * (1 + 2) + 0.1 * 4, 1.7
     assert value.item() / NUM_TOKENS == pytest.approx(expected, abs=4 * spread / math.sqrt(40_000))
 
 
-def draw(function, *given, **options):
-    """call(model, data, generator) of something that draws at random."""
-    return lambda model, data, generator: function(
-        model, data, *given, **options, generator=generator
-    )
-
-
-def echoed(model, data, *, generator):
-    return objectives.eighty_ten_ten(Echo(), data, 2, generator=generator)
-
-
-DRAWS = {  # everything of the theorem that does
-    "fixed_size": draw(objectives.fixed_size, 2, num_masks=3),
-    "uniform_size": draw(objectives.uniform_size, num_masks=3),
-    "uniform_size, own masks": draw(objectives.uniform_size, share_masks=False),
-    "every_size": draw(objectives.every_size),
-    "bernoulli_rate": draw(objectives.bernoulli_rate),
-    "a fixed bernoulli_rate": draw(objectives.bernoulli_rate, rate=0.5),
-    "stratified_size": draw(objectives.stratified_size),
-    "stratified_size, lengths": draw(
-        objectives.stratified_size, lengths=torch.tensor([1, 2, 3, 4, 4, 4])
-    ),
-    "bernoulli_rate, lengths": draw(
-        objectives.bernoulli_rate, lengths=torch.tensor([1, 2, 3, 4, 4, 4])
-    ),
-    "eighty_ten_ten": draw(echoed),
-    "score_curve": lambda *given: draw(score_curve)(*given).mean,
-    "score_curve, own masks": lambda *given: draw(score_curve, share_masks=False)(*given).rows,
-    "estimate_area": lambda *given: draw(estimate_area, 2)(*given)[0],
-    "estimate_area by orders": lambda *given: draw(estimate_area, 8 * NUM_TOKENS, by_orders=True)(
-        *given
-    )[0],
-    "order_spread": draw(order_spread, num_orders=3),
-    # its masks travel too
-    "exact_curve": lambda model, data, generator: exact_curve(model, data).rows,
-}
+LENGTHS = torch.tensor([1, 2, 3, 4, 4, 4])
+DRAWS = [  # everything of the theorem that draws at random, its masks or more
+    "objectives.fixed_size(model, data, 2, num_masks=3, generator=g)",
+    "objectives.uniform_size(model, data, num_masks=3, generator=g)",
+    "objectives.uniform_size(model, summarise(model, data), generator=g)",
+    "objectives.uniform_size(model, data, share_masks=False, generator=g)",
+    "objectives.every_size(model, data, generator=g)",
+    "objectives.bernoulli_rate(model, data, generator=g)",
+    "objectives.bernoulli_rate(model, data, rate=0.5, generator=g)",
+    "objectives.bernoulli_rate(model, data, lengths=LENGTHS, generator=g)",
+    "objectives.stratified_size(model, data, generator=g)",
+    "objectives.stratified_size(model, data, lengths=LENGTHS, generator=g)",
+    "objectives.eighty_ten_ten(Echo(), data, 2, generator=g)",
+    "score_curve(model, data, generator=g).mean",
+    "score_curve(model, data, share_masks=False, generator=g).rows",
+    "estimate_area(model, data, 2, generator=g)[0]",
+    "estimate_area(model, data, 32, by_orders=True, generator=g)[0]",
+    "order_spread(model, data, num_orders=3, generator=g)",
+    "exact_curve(model, data).rows",  # its masks travel too
+]
 
 
 @pytest.mark.parametrize("place", ["cpu", "gpu"])
-@pytest.mark.parametrize("name", [*DRAWS, "uniform_size of a summary"])
-def test_a_draw_is_repeated_by_its_seed_and_goes_to_the_data(name, place, request):
+@pytest.mark.parametrize("call", DRAWS)
+def test_a_draw_is_repeated_by_its_seed_and_goes_to_the_data(call, place, request):
     """Also with data on another device than the generator: about the same numbers, on the data's device."""
-    weight = torch.randn(
-        NUM_TOKENS, 2, generator=torch.Generator().manual_seed(2), dtype=torch.float64
-    )
-    rows = torch.randint(2, (6, NUM_TOKENS), generator=torch.Generator().manual_seed(4)).double()
-    call = DRAWS[name.removesuffix(" of a summary")]
+    weight = draws.randn((NUM_TOKENS, 2), None, seeded(2))
+    rows = torch.randint(2, (6, NUM_TOKENS), generator=seeded(4)).double()
 
-    def value(weight, rows, generator):
-        model = PPCA(weight, 0.5)
-        return call(
-            model, summarise(model, rows) if "summary" in name else rows, generator.manual_seed(3)
-        )
+    def value(weight, rows):
+        return eval(call, globals(), dict(model=PPCA(weight, 0.5), data=rows, g=seeded(3)))
 
-    here = value(weight, rows, torch.Generator())
-    assert np.array_equal(here, value(weight, rows, torch.Generator()))
-    assert here.shape == () or name not in vars(objectives)
+    here = value(weight, rows)
+    assert np.array_equal(here, value(weight, rows))
+    assert here.shape == () or not call.startswith("objectives")
     if place == "gpu":
         gpu = request.getfixturevalue("gpu")
-        there = value(weight.to(gpu), rows.to(gpu), torch.Generator())
+        there = value(weight.to(gpu), rows.to(gpu))
         assert not torch.is_tensor(here) or there.device.type == gpu.type
         np.testing.assert_allclose(torch.as_tensor(there).cpu(), here, rtol=1e-9)
