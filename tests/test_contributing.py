@@ -5,9 +5,9 @@ import csv
 import json
 import re
 import shlex
-import subprocess
 from functools import cache
 from importlib.metadata import distributions
+from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 from unittest import mock
@@ -18,7 +18,7 @@ import nbformat
 import pandas as pd
 import pytest
 import yaml
-from conftest import ROOT
+from conftest import ROOT, finished, text_of, write_files
 from fakes import saved_network
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -29,21 +29,11 @@ from benchmarks import results
 from benchmarks.score_your_own import BLOCK, PAGE
 from benchmarks.tables import TABLES
 from mptlml.text import command
-from mptlml.text.results import read_results
 from mptlml_book import report
 from mptlml_book.report.claims import claims
 
-FINDINGS = [
-    "prop1-gaussian",
-    "net-right-end",
-    "net-area",
-    "net-pll-gap",
-    "nets-reactions-single",
-    "nets-reactions-area",
-    "net-repair",
-    "net-lookup",
-    "net-lookup-chains",
-]
+FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single
+nets-reactions-area net-repair net-lookup net-lookup-chains""".split()
 
 
 def blocks(name):
@@ -54,27 +44,20 @@ def blocks(name):
 
 def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
     model, test = blocks("CONTRIBUTING.md")
-    (tmp_path / "urn.py").write_text(model)
-    (tmp_path / "test_urn.py").write_text(test)
+    write_files(tmp_path, {"urn.py": model, "test_urn.py": test})
     monkeypatch.syspath_prepend(tmp_path)
-    [obeys] = [
-        value
-        for name, value in run_path(tmp_path / "test_urn.py").items()
-        if name.startswith("test_")
-    ]
-    [mark] = obeys.pytestmark
-    assert mark.args == ("num_tokens", [1, 6])
-    for num_tokens in mark.args[1]:
-        obeys(num_tokens)
+    obeys = run_path(tmp_path / "test_urn.py")["test_the_urn_obeys_the_laws"]
+    assert [mark.args for mark in obeys.pytestmark] == [("num_tokens", [1, 6])]
+    obeys(1)
+    obeys(6)
 
 
 def test_the_readme_shows_code_that_runs(capsys):
     """Its last two lines print the area with its error, and the exact value, which agree."""
     exec(blocks("README.md")[0], {})
     said = capsys.readouterr().out
-    mean, error, exact = map(
-        float, re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said).groups()
-    )
+    told = re.search(r"(-[\d.]+) \+- ([\d.]+)\ntensor\((-[\d.]+)", said)
+    mean, error, exact = map(float, told.groups())
     assert 0 < error < 1 and abs(mean - exact) < 4 * error
 
 
@@ -93,54 +76,39 @@ def test_the_page_score_your_own_network_runs_as_it_stands(tmp_path, monkeypatch
     parts = BLOCK.findall(page)
     assert [kind for kind, *_ in parts] == ["python", "bash", "python", "bash", "python"]
     saved_network(tmp_path / "network", "E V Q L V E S A C D F G H I K M N P R T W Y")
-    make = re.sub(
-        r"(?s)lm = .*?genes = .*?\n",
-        "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n",
-        parts[0][1],
-    )
+    genes = "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n"
+    make = re.sub(r"(?s)lm = .*?genes = .*?\n", genes, parts[0][1])
     for kind, code, _, text in [("python", make, "", ""), *parts[1:]]:
         exec(code, {}) if kind == "python" else command.main(shlex.split(code)[1:])
         found = capsys.readouterr().out
-        assert (
-            re.sub(r"\S*\d\S*", "", found).split()[:6] == re.sub(r"\S*\d\S*", "", text).split()[:6]
-            or not text
-        )
-    assert (
-        len(pd.read_json(tmp_path / "scores.jsonl", lines=True)) == 3
-        and (tmp_path / "curve.svg").is_file()
-    )
-    fields = {
-        field
-        for name in ("scores", "pairs")
-        for field in read_results(tmp_path / f"{name}.jsonl")[0]
-    }
-    assert fields | {"spellings", "token_scores", "left_to_right"} <= {
-        *re.findall(r"`(\w+)`", page)
-    }
+        plain, as_told = (re.sub(r"\S*\d\S*", "", each).split()[:6] for each in (found, text))
+        assert plain == as_told or not text
+    scores, pairs = (pd.read_json(f"{name}.jsonl", lines=True) for name in ("scores", "pairs"))
+    assert len(scores) == 3 and Path("curve.svg").is_file()
+    fields = {*scores, *pairs, "spellings", "token_scores", "left_to_right"}
+    assert fields <= {*re.findall(r"`(\w+)`", page)}
 
 
 def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     claims = json.loads((built_site / "claims.json").read_text(encoding="utf-8"))["claims"]
     found = {claim["id"]: claim["text"] for claim in claims}
-    opening = (ROOT / "README.md").read_text(encoding="utf-8").split("## Two commands")[0]
+    opening = text_of("README.md").split("## Two commands")[0]
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
 def test_the_readme_opens_with_the_picture_of_chapter_2(built_site, tmp_path):
     """Its pictures are the still of all orders, and say the same."""
-    page = (built_site / "notebooks" / "02_proposition.html").read_text(encoding="utf-8")
+    page = (built_site / "notebooks/02_proposition.html").read_text(encoding="utf-8")
     drawn = re.search('data-kind="orders".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
     words = r">([^<>]+)</text>"
     for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
         style = f"<style>svg {{ filter: {filter} }}</style>"
         new = tmp_path / f"hero-{theme}.svg"
         new.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
-        path = ROOT / "book" / new.name
-        assert path.is_file(), f"{path} is missing: {new} is to lie there"
-        found = re.findall(words, path.read_text(encoding="utf-8"))
-        assert found == re.findall(words, drawn) != [], (
-            f"{path} is not what the page shows, which is {new}"
-        )
+        told = f"book/{new.name} is to be {new}"
+        assert (ROOT / "book" / new.name).is_file(), told
+        kept = re.findall(words, text_of(f"book/{new.name}"))
+        assert kept == re.findall(words, drawn) != [], told
 
 
 def test_a_scheme_has_its_colour_from_the_table():
@@ -149,9 +117,7 @@ def test_a_scheme_has_its_colour_from_the_table():
     scheme = re.compile(r"\b(15%|40%|80/10/10|UNIFORM|WEIGHTED|FORTY|FIFTEEN|uniform|random sizes)")
     colour = re.compile(r"report\.(BLUE|ORANGE|GREEN|RED|PURPLE|SKY)\b")
     for path in book_digest.chapters():
-        cells = book_digest.code_cells(book_digest.read_chapter(path))
-        code = "\n".join(cell.source for cell in cells)
-        for node in ast.walk(ast.parse(code)):
+        for node in ast.walk(ast.parse(book_digest.code_of(path.read_text(encoding="utf-8")))):
             if isinstance(node, ast.stmt) and not hasattr(node, "body"):
                 said = ast.unparse(node)
                 assert not (scheme.search(said) and colour.search(said)), f"{path.name}: {said}"
@@ -159,31 +125,22 @@ def test_a_scheme_has_its_colour_from_the_table():
 
 def test_stored_runs_on_images_say_which_they_read():
     """By digests that book/data_sets.yml puts in words."""
-    known = yaml.safe_load((ROOT / "book" / "data_sets.yml").read_text(encoding="utf-8"))
-    for name in (
-        "linear_vae",
-        "linear_vae_page",
-        "linear_vae_scripts",
-        "deep_vae",
-        "deep_vae_annealed",
-    ):
-        chapter = "09_deep_vae" if "deep" in name else "08_linear_vae"
-        head = (ROOT / "book" / "data" / f"{name}.csv").read_text(encoding="utf-8")
-        read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
-        assert len(read) >= 2 and set(read) <= set(known[chapter])
+    known = yaml.safe_load(text_of("book/data_sets.yml"))
+    for chapter, names in {
+        "08_linear_vae": ("linear_vae", "linear_vae_page", "linear_vae_scripts"),
+        "09_deep_vae": ("deep_vae", "deep_vae_annealed"),
+    }.items():
+        for name in names:
+            head = text_of(f"book/data/{name}.csv")
+            read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
+            assert len(read) >= 2 and set(read) <= set(known[chapter])
 
 
 def test_every_package_is_of_a_version_for_the_oldest_python():
     """Also what `make newest` brings, under whichever Python that runs: its pins are the next ones."""
-    oldest = re.search(r"--python-version (\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))[
-        1
-    ]
-    assert f"Python 3.11 ({oldest} or later)" in (ROOT / "book" / "howto.md").read_text(
-        encoding="utf-8"
-    )
-    pins = re.findall(
-        "^([^#=]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    oldest = re.search(r"--python-version (\S+)", text_of("Makefile"))[1]
+    assert f"Python 3.11 ({oldest} or later)" in text_of("book/howto.md")
+    pins = re.findall("^([^#=]+)==", text_of("constraints.txt"), re.MULTILINE)
     asked = {
         canonicalize_name(found.name): found.metadata.get("Requires-Python", "")
         for found in distributions()
@@ -193,35 +150,28 @@ def test_every_package_is_of_a_version_for_the_oldest_python():
 
 
 def test_one_version():
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    told = re.search(
-        r"^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE
-    )
-    assert told.groups() == (mptlml.__version__, str(citation["date-released"]))
-    assert citation["version"] == mptlml.__version__
+    citation = yaml.safe_load(text_of("CITATION.cff"))
+    version, released = mptlml.__version__, citation["date-released"]
+    told = re.findall(r"(?m)^## \[([\d.]+)\] - (\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"))
+    assert told[0] == (citation["version"], str(released)) == (version, str(released))
 
 
 def test_a_figures_cell_shows_nothing_but_the_figure():
     """A second output would be a second figure of its name; a claim in a sentence has its story there."""
+    beside = re.compile(r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(")
     found = []
     for path in book_digest.chapters():
         chapter = book_digest.read_chapter(path)
-        told = re.findall(r"\{claim\}`([\w-]+)`", "\n".join(cell.source for cell in chapter.cells))
+        own = {name for name, entry in claims().items() if entry["chapter"] == path.stem}
+        told = re.findall(r"\{claim\}`([\w-]+)`", path.read_text(encoding="utf-8"))
         for cell in book_digest.code_cells(chapter):
             if "figure" in cell.metadata.get("mystnb", {}):
-                found += re.findall(
-                    r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(", cell.source
-                )
-                named = set(re.findall(r'"([\w-]+)"', cell.source)).intersection(
-                    name for name, entry in claims().items() if entry["chapter"] == path.stem
-                )
-                found += named - set(told)
+                named = own.intersection(re.findall(r'"([\w-]+)"', cell.source))
+                found += [*beside.findall(cell.source), *(named - set(told))]
     assert found == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "notebooks").glob("*.md")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", book_digest.chapters(), ids=lambda path: path.stem)
 def test_a_chapter_has_its_twin_without_outputs(path):
     twin, source = nbformat.read(path.with_suffix(".ipynb"), as_version=4), jupytext.read(path)
     for cell in [*twin.cells, *source.cells]:
@@ -247,11 +197,7 @@ def stored(tmp_path, monkeypatch):
             results.write("runs", table)
         else:
             results.repeat("runs", table, week)
-        return [
-            line
-            for line in (tmp_path / "runs.csv").read_text().splitlines()
-            if not line.startswith("#")
-        ]
+        return re.findall("(?m)^[^#].*", (tmp_path / "runs.csv").read_text())
 
     return write
 
@@ -262,40 +208,30 @@ UNHELD = "deep", "networks", "order", "real"  # those that wait for their long r
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])
 def test_a_stored_table_holds_what_its_plan_says(name):
     """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
-    text = (results.FOLDER / f"{name}.csv").read_text(encoding="utf-8")
+    text = text_of(f"book/data/{name}.csv")
     assert text.startswith(f"# python -m benchmarks {name};")
-    _, *lines = map(set, csv.reader(line for line in text.splitlines() if not line.startswith("#")))
+    _, *lines = map(set, csv.reader(re.findall("(?m)^[^#].*", text)))
     units = [set(map(results.text, unit)) for unit in TABLES[name].units()]
     assert [line for line in lines if not any(unit <= line for unit in units)] == []
     assert [unit for unit in units if not any(unit <= line for line in lines)] == []
 
 
 def lines_of(shift):
-    return lambda data, seed: [
-        dict(
-            data=data,
-            seed=seed,
-            step=step,
-            note="" if step else [1, 0.5],
-            score=seed + shift + step / 100,
-        )
-        for step in (0, 50)
-    ]
+    def lines(data, seed):
+        for step, note in ((0, [1, 0.5]), (50, "")):
+            yield dict(data=data, seed=seed, step=step, note=note, score=seed + shift + step / 100)
+
+    return lines
 
 
 def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
     with pytest.raises(KeyboardInterrupt):
-        stored(mock.Mock(side_effect=[lines_of(0)("mnist", 1), KeyboardInterrupt]))
+        stored(mock.Mock(side_effect=[[*lines_of(0)("mnist", 1)], KeyboardInterrupt]))
     assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
-    assert stored(lines_of(7)) == [
-        "data,seed,step,note,score",
-        "mnist,1,0,1 0.5,1",
-        "mnist,1,50,,1.5",
-        "mnist,2,0,1 0.5,9",
-        "mnist,2,50,,9.5",
-        "digits,1,0,1 0.5,8",
-        "digits,1,50,,8.5",
-    ]
+    lines = "mnist,1,0,1 0.5,1 mnist,1,50,,1.5 mnist,2,0,1 0.5,9 mnist,2,50,,9.5 "
+    assert " ".join(stored(lines_of(7))) == (
+        f"data,seed,step,note,score {lines}digits,1,0,1 0.5,8 digits,1,50,,8.5"
+    )
     (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
     (tmp_path / "runs.part").write_text('["another head", {}]')
     with pytest.raises(SystemExit, match="another run"):
@@ -311,10 +247,8 @@ def test_a_week_repeats_one_unit_in_place(stored, capfd):
         assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
         chosen |= set(changed)
         before = after
-    assert (
-        chosen == {1, 2, 3, 4, 5, 6}
-        and "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
-    )
+    assert chosen == {1, 2, 3, 4, 5, 6}
+    assert "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
     other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
     for week in range(20):
         # other data: left as they are
@@ -331,18 +265,13 @@ BAND = re.compile(
 
 
 def git(*words):
-    return subprocess.run(
-        ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    return finished("git", *words).stdout
 
 
 def bands_of(commit):
     """{id: band} of the claims of a commit, those that wait for their chapter as comments among them."""
-    try:
-        text = git("show", f"{commit}:book/claims.yml")
-    except subprocess.CalledProcessError:
-        return {}
-    return {name: tuple(map(float, band.split(","))) for name, band in BAND.findall(text)}
+    found = BAND.findall(git("show", f"{commit}:book/claims.yml"))
+    return {name: [*map(float, band.split(","))] for name, band in found}
 
 
 @pytest.fixture(scope="module")
@@ -355,10 +284,7 @@ def behind():
     return traced
 
 
-def test_a_trace_follows_names_and_not_their_namesakes():
-    """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
-    traced = Trace(
-        """
+TRACED = """
 def read(name):
     return report.stored(f"runs_{name}.csv")
 runs, found = read("a"), {}
@@ -375,13 +301,16 @@ claim("fourth", runs)
 runs = 4
 report.claim("fifth", max(lines for lines in [runs]))
 report.glue("sixth", lines)
-""",
-        ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"],
-    ).claims
+"""
+
+
+def test_a_trace_follows_names_and_not_their_namesakes():
+    """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
+    names = ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"]
     runs = {"runs_*.csv"}
-    assert traced == dict(second=runs, third=set(), fourth=runs, fifth=set()) | {
-        "first-a": runs,
-        "first-b": runs,
+    assert Trace(TRACED, names).claims == {
+        **dict.fromkeys(("first-a", "first-b", "second", "fourth"), runs),
+        **dict.fromkeys(("third", "fifth"), set()),
     }
 
 
@@ -389,9 +318,7 @@ def test_claims_say_which_of_their_values_come_from_stored_runs(behind):
     """`run` in book/claims.yml; whether a build has a part in the value too, `both`, is for its reader to judge."""
     assert behind.keys() == claims().keys()
     wrong = [name for name, entry in claims().items() if ("run" in entry) != bool(behind[name])]
-    assert not wrong, (
-        f"`run: stored` (or both) is missing, or stands without a stored file: {', '.join(wrong)}"
-    )
+    assert not wrong, f"`run: stored` (or both) is missing, or has no stored file: {wrong}"
 
 
 def test_the_history_shows_which_bands_came_before_their_runs(behind):
@@ -399,53 +326,36 @@ def test_the_history_shows_which_bands_came_before_their_runs(behind):
 
     Where its value is read from stored files, the band lies before one of these as well.
     """
-    if (
-        not (ROOT / ".git").exists()
-        or git("rev-parse", "--is-shallow-repository").strip() == "true"
-    ):
+    if git("rev-parse", "--is-shallow-repository") != "false\n":
         pytest.skip("the history is not here")
-    known = {name: tuple(map(float, entry["band"])) for name, entry in claims().items()}
+    bands = {name: entry["band"] for name, entry in claims().items()}
     log = "log", "--no-merges", "--full-history", "--reverse", "--topo-order"
-    was_set = dict.fromkeys(known, "")
+    was_set, made = dict.fromkeys(bands, ""), {}
     for line in git(*log, "--format=%H %P", "--", "book/claims.yml").splitlines():
         commit, *parents = line.split()
         before = bands_of(parents[0]) if parents else {}
-        was_set |= {
-            name: commit
-            for name, band in bands_of(commit).items()
-            if known.get(name) == band != before.get(name)
-        }
-    made = {}
+        for name, band in bands_of(commit).items():
+            if bands.get(name) == band != before.get(name):
+                was_set[name] = commit
     for part in git(*log, "--format=%x01%H", "-p", "-U0", "--", "notebooks/*.md").split("\x01")[1:]:
-        added = "\n".join(line for line in part.splitlines() if line.startswith("+"))
-        made = (
-            dict.fromkeys(known.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)), part[:40])
-            | made
-        )
+        added = " ".join(re.findall("(?m)^[+].*", part))
+        for name in bands.keys() & set(re.findall(r'"([a-z0-9-]+)"', added)):
+            made.setdefault(name, part[:40])
 
     def precedes(one, other):
-        return (
-            one != other
-            and not subprocess.run(
-                ["git", "merge-base", "--is-ancestor", one, other], cwd=ROOT, capture_output=True
-            ).returncode
-        )
+        ancestor = finished("git", "merge-base", "--is-ancestor", one, other)
+        return one != other and ancestor.returncode == 0
 
     @cache
     def was_stored(name):
-        return git(
-            "log", "--no-merges", "--topo-order", "--format=%H", "--", f"book/data/{name}"
-        ).split()[-1]
+        log = "log", "--no-merges", "--topo-order", "--format=%H"
+        return git(*log, "--", f"book/data/{name}").split()[-1]
 
     def came_before(name):
-        files = [path.name for one in behind[name] for path in (ROOT / "book" / "data").glob(one)]
-        return precedes(was_set[name], made.get(name, "")) and (
-            not files or any(precedes(was_set[name], was_stored(file)) for file in files)
-        )
+        files = [path.name for one in behind[name] for path in (ROOT / "book/data").glob(one)]
+        as_stored = [precedes(was_set[name], was_stored(file)) for file in files]
+        return precedes(was_set[name], made.get(name, "")) and (not files or any(as_stored))
 
-    wrong = [
-        name
-        for name, entry in claims().items()
-        if entry["kind"] == "before" and not came_before(name)
-    ]
+    before = [name for name, entry in claims().items() if entry["kind"] == "before"]
+    wrong = [name for name in before if not came_before(name)]
     assert not wrong, f"no older than their chapters, so their kind is after: {', '.join(wrong)}"
