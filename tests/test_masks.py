@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from conftest import seeded
 from scipy import stats
 
 from mptlml import draws
@@ -45,9 +46,8 @@ def test_no_mask_reaches_into_padding(generator):
     """Rows of 5, 2 and 1 tokens, whole and in part: what lies behind a row's end stays observed."""
     lengths, sizes = torch.tensor([5, 2, 1]), torch.tensor([[5, 2, 1]] * 40 + [[2, 1, 1]] * 40)
     masks = random_masks(5, sizes, lengths=lengths, generator=generator)
-    assert (
-        torch.equal((~masks).sum(-1), sizes) and masks[:, torch.arange(5) >= lengths[:, None]].all()
-    )
+    assert torch.equal((~masks).sum(-1), sizes)
+    assert masks[:, torch.arange(5) >= lengths[:, None]].all()
 
 
 @pytest.mark.parametrize("num_strata", [1, 3, 8, 24])
@@ -76,10 +76,8 @@ def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
         ]
 
 
-LIKE, CHANCES = (
-    torch.zeros(2, dtype=torch.float32),
-    torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]]),
-)
+LIKE = torch.zeros(2, dtype=torch.float32)
+CHANCES = torch.tensor([[0.25, 0.5, 0.25], [0.0, 0.0, 1.0]])
 DRAWS = {  # draw(like, generator), and the dtype of what is drawn
     "rand": (lambda like, g: draws.rand((3, 4), like, g), torch.float32),
     "randn": (lambda like, g: draws.randn((3, 4), like, g), torch.float32),
@@ -94,15 +92,15 @@ DRAWS = {  # draw(like, generator), and the dtype of what is drawn
 }
 
 
-@pytest.mark.parametrize(("draw", "dtype"), DRAWS.values(), ids=DRAWS.keys())
+@pytest.mark.parametrize("draw, dtype", DRAWS.values(), ids=DRAWS.keys())
 def test_a_draw_has_the_dtype_of_its_kind(draw, dtype):
-    here = draw(LIKE, torch.Generator().manual_seed(5))
+    here = draw(LIKE, seeded(5))
     assert here.dtype == dtype and len(here.unique()) > 1
 
 
 @pytest.mark.parametrize("draw", [draw for draw, _ in DRAWS.values()], ids=DRAWS.keys())
 def test_a_draw_happens_at_the_generator_and_goes_to_the_data(draw, gpu):
-    here = draw(LIKE, torch.Generator().manual_seed(5))
-    there = draw(LIKE.to(gpu), torch.Generator().manual_seed(5))
+    here = draw(LIKE, seeded(5))
+    there = draw(LIKE.to(gpu), seeded(5))
     assert there.device.type == gpu.type and torch.equal(there.cpu(), here)
     assert draw(LIKE, torch.Generator(gpu).manual_seed(5)).device == LIKE.device
