@@ -70,15 +70,19 @@ def test_undecided_answers_say_so(lm, generator):
 
 
 def test_one_sign_that_is_not_sure_leaves_a_choice_undecided(lm, generator, monkeypatch):
-    """Also where the signs before and after it are sure."""
+    """Also where the signs before and after it are sure: each at a level that leaves both right."""
+    levels, told = [], []
+
+    def compare(*_, level, **__):
+        levels.append(level)
+        return [SimpleNamespace(difference=1, sure=told.pop(0), passes=5)]
+
+    monkeypatch.setattr("mptlml.text.pairs.compare", compare)
     for signs in ([False, True], [True, False], [True, True]):
-        told = iter(signs)
-        monkeypatch.setattr(
-            "mptlml.text.pairs.compare",
-            lambda *_, told=told, **__: [SimpleNamespace(difference=1, sure=next(told), passes=5)],
-        )
-        [choice] = choose(lm, [["a", "the", "cat"]], generator=generator)
+        told += signs
+        [choice] = choose(lm, [["a", "the", "cat"]], level=0.9, generator=generator)
         assert choice == (0, all(signs), 10)
+    assert levels == pytest.approx([0.95] * 6)
 
 
 def test_the_command_chooses_and_counts_by_group(here, lm, capsys):
@@ -249,7 +253,7 @@ def test_the_pages_class_answers_the_harness(lm, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "lm_eval.api.model", model)
     space = {}
     exec(page.split("```py\n")[1].split("```")[0], space)
-    rows = [("", "the cat"), ("", "a dog"), ("", "the mat"), ("the cat", "sat"), ("the cat", "a")]
+    rows = [("", "the cat"), ("", "a dog"), ("", "the mat"), ("the", "the"), ("the", "sat")]
     asked = [
         SimpleNamespace(task_name="t", doc_id=int(k > 2), args=row) for k, row in enumerate(rows)
     ]
@@ -257,6 +261,8 @@ def test_the_pages_class_answers_the_harness(lm, folder, monkeypatch):
     areas = [(lm.given(one) if one else lm).exact_curve(two).area().mean for one, two in rows]
     best = [int(np.argmax(areas[:3])), 3 + int(np.argmax(areas[3:]))]
     assert [k for k, (value, sure) in enumerate(found) if value] == best
+    alone = [lm.exact_curve(two).area().mean for _, two in rows[3:]]
+    assert best[1] != 3 + int(np.argmax(alone))  # what is given decides
     assert all(sure for _, sure in found)
     asked[1].args = ("a dog", "a dog")
     with pytest.raises(ValueError):
@@ -329,7 +335,10 @@ def test_columns_that_are_called_as_fields_lose_nothing(here, capsys):
     for line, right in zip(lines, (1, 2), strict=True):
         assert (line["right"], line["right_"], line["passes"]) == (right, "kept", 2)
         assert line["passes_"] == 7 and line["passes__"] is None
-    assert "right by area, UID None (1)" in said and "right by area, UID x (1)" in said
+    shares = [f"{line['chosen'] == line['right']:.1%}" for line in lines]
+    assert sorted(shares) == ["0.0%", "100.0%"]
+    for name, share in zip(("x", "None"), shares, strict=True):  # one has no error
+        assert f"right by area, UID {name} (1): {share}\n" in said
 
 
 def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, folder, monkeypatch, capsys):

@@ -24,7 +24,7 @@ def is_spaced(tokenizer: Any, texts: Sequence[Text], letters: str | None) -> boo
     if letters is not None:
         return letters == "spaced"
     joined = [text for text in texts if len(text.text.split()) == 1]
-    if not are_sequences(texts) or not joined:
+    if not are_sequences(texts):
         return False
     unknown = [0.0, 0.0]  # of all tokens, as they stand and letter by letter
     for line, text, *_ in joined:
