@@ -1,6 +1,5 @@
 """Which of several answers is likeliest, and mutants of a wild type: in Python and by the command."""
 
-import json
 import math
 import re
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from fakes import random_network, saved_network
@@ -15,9 +15,8 @@ from scipy import stats
 from tokenizers import Tokenizer, models
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from mptlml.text import MaskedLM, choose, command
+from mptlml.text import MaskedLM, choose
 from mptlml.text.command import rank_interval
-from mptlml.text.results import read_results
 from mptlml.text.sequences import mutated
 
 WILD = "MKVLAE"
@@ -33,16 +32,10 @@ def proteins(tmp_path_factory):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch, folder, proteins):
-    monkeypatch.chdir(tmp_path)
+def variants(run, proteins):
+    """The command's own name: it scores mutants of WILD by the network of residues."""
     Path("wild.fasta").write_text(f">P1 one\n{WILD[:3]}\n{WILD[3:]}\n")
-
-    def run(one, *words):
-        model = proteins if one == "variants" else folder
-        command.main([one, *words, "--model", str(model), "-o", "s.jsonl"])
-        return read_results(Path("s.jsonl"))
-
-    return run
+    return lambda line, model=proteins: run(f"variants wild.fasta --mutations m.csv {line}", model)
 
 
 def test_the_likeliest_answer_is_chosen_and_says_whether_it_is_sure(lm, generator):
@@ -59,13 +52,8 @@ def test_the_likeliest_answer_is_chosen_and_says_whether_it_is_sure(lm, generato
 def test_undecided_answers_say_so(lm, generator):
     """Long texts that differ by little, under few passes."""
     long = "the cat sat on the mat a dog ran on the mat"
-    [choice] = choose(
-        lm,
-        [[long, f"{long} a", f"{long} the"]],
-        num_passes=208,
-        level=1 - 1e-9,
-        generator=generator,
-    )
+    options = dict(num_passes=208, level=1 - 1e-9, generator=generator)
+    [choice] = choose(lm, [[long, f"{long} a", f"{long} the"]], **options)
     assert not choice.decided and choice.passes == 416
 
 
@@ -85,66 +73,46 @@ def test_one_sign_that_is_not_sure_leaves_a_choice_undecided(lm, generator, monk
     assert levels == pytest.approx([0.95] * 6)
 
 
-def test_the_command_chooses_and_counts_by_group(here, lm, capsys):
-    rows = [
-        dict(good=a, bad=b, UID=uid)
-        for a, b, uid in [("the cat", "a dog", "x"), ("a", "the", "y"), ("a dog sat", "a", "x")]
-    ]
-    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["q.jsonl", "--columns", "good", "bad", "--right", "good", "--group", "UID"]
-    lines, said = here("choose", *words), capsys.readouterr().out
-    right = [
-        lm.exact_curve(row["good"]).area().mean > lm.exact_curve(row["bad"]).area().mean
-        for row in rows
-    ]
-    assert [line["chosen"] == 1 for line in lines] == right and lines[0]["UID"] == "x"
-    share = np.mean(right)
-    assert (
-        f"right by area, all (3): {share:.1%} +- {math.sqrt(share * (1 - share) / 3):.1%}" in said
+def test_the_command_chooses_and_counts_by_group(run, lm, capsys):
+    table = pd.DataFrame(
+        [("the cat", "a dog", "x"), ("a", "the", "y"), ("a dog sat", "a", "x")],
+        columns=["good", "bad", "UID"],
     )
+    table.to_csv("q.csv", index=False)
+    words = "choose q.csv --columns good bad --right good --group UID"
+    lines, said = run(words), capsys.readouterr().out
+    good, bad = ([lm.exact_curve(x).area().mean for x in table[name]] for name in ("good", "bad"))
+    right = np.greater(good, bad)
+    assert [line["chosen"] == 1 for line in lines] == [*right] and lines[0]["UID"] == "x"
+    error = right.std() / math.sqrt(3)
+    assert f"right by area, all (3): {right.mean():.1%} +- {error:.1%}" in said
     assert "right by area, UID x (2)" in said and "decided at 0.95: 3" in said
-    lines = here("choose", *words, "--pseudo-log-likelihood", "--overwrite")
-    for line, row in zip(lines, rows, strict=True):
-        scores = lm.pseudo_log_likelihood([row["good"], row["bad"]]).tolist()
+    lines = run(f"{words} --pseudo-log-likelihood --overwrite")
+    for line, row in zip(lines, table[["good", "bad"]].values.tolist(), strict=True):
+        scores = lm.pseudo_log_likelihood(row)
         assert line["pseudo_log_likelihoods"] == pytest.approx(scores, abs=1e-5)
-        assert line["likeliest_singly"] == 1 + int(np.argmax(scores)) and "chosen" not in line
+        assert line["likeliest_singly"] == 1 + scores.argmax() and "chosen" not in line
 
 
-@pytest.mark.parametrize(
-    ("labels", "right"),
-    [
-        ("0 1", [1, 2]),
-        ("1 2", [1, 2]),
-        ("A B", [1, 2]),
-        ("two a", [None]),
-        ("1 1", [None]),
-        ("a c", [1, 2]),
-        ("one A", [1, 1]),
-        ("3 3", [None]),
-    ],
-)
-def test_the_right_answer_is_a_number_a_letter_or_its_text(here, labels, right):
+@pytest.mark.parametrize("labels", ["0 1", "1 2", "A B", "a c", "one A"])
+def test_the_right_answer_is_a_number_a_letter_or_its_text(run, labels):
     first, second = labels.split()
     Path("q.csv").write_text(f"one,two,label\na,the cat,{first}\nthe,c,{second}\n")
-    words = [
-        "q.csv",
-        "--columns",
-        "one",
-        "two",
-        "--right",
-        "label",
-        "--pseudo-log-likelihood",
-        "--allow-unknown",
-    ]
-    if right == [None]:
-        with pytest.raises(SystemExit, match="is not clear|none of the answers|line 3"):
-            here("choose", *words[:-2], "--right", "label")
-    else:
-        assert [line["right"] for line in here("choose", *words)] == right
+    words = "choose q.csv --columns one two --right label --pseudo-log-likelihood --allow-unknown"
+    expected = [1, 1] if second == "A" else [1, 2]
+    assert [line["right"] for line in run(words)] == expected
+
+
+@pytest.mark.parametrize("labels", ["two a", "1 1", "3 3"])
+def test_a_right_answer_that_is_not_clear_is_refused(run, labels):
+    first, second = labels.split()
+    Path("q.csv").write_text(f"one,two,label\na,the cat,{first}\nthe,c,{second}\n")
+    with pytest.raises(SystemExit, match="is not clear|none of the answers|line 3"):
+        run("choose q.csv --columns one two --right label")
 
 
 @pytest.mark.parametrize(
-    ("mutant", "offset", "text"),
+    "mutant, offset, text",
     [
         ("K2A", 1, "MAVLAE"),
         ("K2A:E6G", 1, "MAVLAG"),
@@ -176,70 +144,58 @@ def test_a_mutant_is_read_against_its_wild_type(mutant, offset, text):
         assert mutated(WILD, mutant, offset) == text
 
 
-def test_the_command_scores_variants(here, proteins, capsys):
+def test_the_command_scores_variants(variants, proteins, capsys):
     """Masked marginals, and with options the differences of two other scores; columns come along."""
     table = "mutant,fitness,note\nK2A,1.5,a\nK2A:E6G,-1,b\nWT,0,\nV3C, NA,c\nL4Y,2,d\n"
     Path("m.csv").write_text(table)
-    words = ["wild.fasta", "--mutations", "m.csv", "--column", "mutant"]
-    lines = here("variants", *words, "--measured", "fitness", "--pseudo-log-likelihood", "--areas")
+    lines = variants("--column mutant --measured fitness --pseudo-log-likelihood --areas")
     said, lm = capsys.readouterr().out, MaskedLM.from_pretrained(str(proteins), spaced=True)
     marginals, ids = lm.masked_marginals(WILD), lm.encode(WILD)
     for line, text in zip(lines, ["MAVLAE", "MAVLAG", WILD, "MKCLAE", "MKVYAE"], strict=True):
         own = lm.encode(text)
         gain = sum(marginals[j, own[j]] - marginals[j, ids[j]] for j in range(6))
-        assert line["masked_marginal"] == pytest.approx(float(gain), abs=1e-5)
-        singles = lm.pseudo_log_likelihood([text, WILD])
-        assert line["pseudo_log_likelihood"] == pytest.approx(
-            float(singles[0] - singles[1]), abs=1e-5
-        )
-        areas = [lm.exact_curve(each).area().mean for each in (text, WILD)]
-        assert line["difference"] == pytest.approx(areas[0] - areas[1], abs=1e-5)
+        own, wild = lm.pseudo_log_likelihood([text, WILD])
+        area, wild_area = (lm.exact_curve(each).area().mean for each in (text, WILD))
+        scores = [line[name] for name in ("masked_marginal", "pseudo_log_likelihood", "difference")]
+        assert scores == pytest.approx([float(gain), float(own - wild), area - wild_area], abs=1e-5)
     assert (lines[0]["name"], lines[0]["note"], lines[1]["fitness"]) == ("P1", "a", "-1")
-    known = [k for k in range(5) if k != 3]
-    rank = stats.spearmanr([lines[k]["masked_marginal"] for k in known], [1.5, -1, 0, 2]).statistic
-    assert (
-        f"rank correlation with fitness (4): {rank:.2f} (" in said
-        and "names the columns mutant" not in said
+    known = [lines[k]["masked_marginal"] for k in (0, 1, 2, 4)]
+    rank = stats.spearmanr(known, [1.5, -1, 0, 2]).statistic
+    assert f"rank correlation with fitness (4): {rank:.2f} (" in said
+    assert "names the columns mutant" not in said
+    assert {"pseudo_log_likelihood", "difference"}.isdisjoint(
+        variants("--column mutant --overwrite")[0]
     )
-    plain = here("variants", *words, "--overwrite")
-    assert {"pseudo_log_likelihood", "difference"}.isdisjoint(plain[0])
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words, message",
     [
-        (
-            ["--column", "mutant", "--measured", "height"],
-            "has no column 'height', but mutant, fitness",
-        ),
-        (["--column", "mutant", "--measured", "fitness"], "line 3: fitness is 'high', no number"),
-        (
-            ["--column", "mutant", "--offset", "3"],
-            "line 2: K2A: the wild type has the letters 3 to 8",
-        ),
-        ([], "m.csv has the columns mutant, fitness: say which is meant"),
-        (["--column", "mutant", "--measured", "mutant"], "mutant of m.csv is read as a text"),
-        (["--column", "mutant", "--level", "0.9"], "--passes and --level are of areas"),
-        (["--column", "mutant", "--no-header"], "m.csv has no column 'mutant', but 1, 2"),
+        ("--column mutant --measured height", "has no column 'height', but mutant, fitness"),
+        ("--column mutant --measured fitness", "line 3: fitness is 'high', no number"),
+        ("--column mutant --offset 3", "line 2: K2A: the wild type has the letters 3 to 8"),
+        ("", "m.csv has the columns mutant, fitness: say which is meant"),
+        ("--column mutant --measured mutant", "mutant of m.csv is read as a text"),
+        ("--column mutant --level 0.9", "--passes and --level are of areas"),
+        ("--column mutant --no-header", "m.csv has no column 'mutant', but 1, 2"),
     ],
 )
-def test_a_table_of_mutants_that_does_not_fit_is_refused(here, words, message):
+def test_a_table_of_mutants_that_does_not_fit_is_refused(variants, words, message):
     Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3C,high\n")
     with pytest.raises(SystemExit, match=re.escape(message)):
-        here("variants", "wild.fasta", "--mutations", "m.csv", *words)
+        variants(words)
 
 
-def test_a_mutant_is_no_header_and_a_value_that_is_none_is_not_compared(here, capsys):
+def test_a_mutant_is_no_header_and_a_value_that_is_none_is_not_compared(variants, capsys):
     """What networks hardly met is told of mutants too."""
     Path("m.csv").write_text("K2A,1\nV3G,2\n")
     with pytest.raises(SystemExit, match="m.csv names a column K2A, which is a mutant: say --no-h"):
-        here("variants", "wild.fasta", "--mutations", "m.csv", "--column", "1")
-    Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3G,nan\nV3A,\nL4A,inf\n")
-    words = ["wild.fasta", "--mutations", "m.csv", "--column", "1", "--measured", "2"]
-    with pytest.raises(SystemExit, match="line 5: fitness is 'inf', no number"):
-        here("variants", *words)
+        variants("--column 1")
+    Path("m.csv").write_text("mutant,fitness\nK2A,1\nL4A,inf\n")
+    with pytest.raises(SystemExit, match="line 3: fitness is 'inf', no number"):
+        variants("--column 1 --measured 2")
     Path("m.csv").write_text("mutant,fitness\nK2A,1\nV3G,nan\nV3A,\nL4A,3\nA5K,2\n")
-    lines = here("variants", *words)
+    lines = variants("--column 1 --measured 2")
     rank = stats.spearmanr([lines[k]["masked_marginal"] for k in (0, 3, 4)], [1, 3, 2]).statistic
     said = capsys.readouterr().out
     assert f"rank correlation with fitness (3): {rank:.2f}\n" in said and "nan" not in said
@@ -269,96 +225,88 @@ def test_the_pages_class_answers_the_harness(lm, folder, monkeypatch):
         space["Areas"](folder).loglikelihood(asked)
 
 
-def test_columns_are_named_or_numbered_alike(here, lm):
+def test_columns_are_named_or_numbered_alike(run):
     Path("q.csv").write_text("id,good,bad,kind\n1,the cat,a dog,x\n2,a,the,y\n")
-    found = [
-        here("choose", "q.csv", "--columns", *columns, "--right", right, "--overwrite", *more)
-        for columns in (("good", "bad"), ("2", "3"))
-        for right in ("good", "2")
-        for more in (["--group", "kind"], ["--group", "4"])
-    ]
-    assert [line["right"] for line in found[0]] == [1, 1] and all(one == found[0] for one in found)
+    named, *numbered = (
+        run(f"choose q.csv --overwrite --columns {columns} --right {right} --group {group}")
+        for columns, right, group in (
+            ("good bad", "good", "kind"),
+            ("2 3", "good", "4"),
+            ("good bad", "2", "kind"),
+            ("2 3", "2", "4"),
+        )
+    )
+    assert [line["right"] for line in named] == [1, 1] and numbered == [named] * 3
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    "words, message",
     [
-        (["--right", "label", "--group", "one"], "one of q.csv is read as a text: name another"),
-        (["--group", "label"], "--group counts which answers are right: say --right too"),
-        (["--pseudo-log-likelihood", "--passes", "300"], "--passes and --level are of areas"),
-        (["--right", "label"], "line 2: '1' in label is more than one of the answers"),
+        ("--right label --group one", "one of q.csv is read as a text: name another"),
+        ("--group label", "--group counts which answers are right: say --right too"),
+        ("--pseudo-log-likelihood --passes 300", "--passes and --level are of areas"),
+        ("--right label", "line 2: '1' in label is more than one of the answers"),
     ],
 )
-def test_what_could_mean_another_answer_is_refused(here, words, message):
+def test_what_could_mean_another_answer_is_refused(run, words, message):
     """An answer whose text is a number, as labels are."""
     Path("q.csv").write_text("one,two,label\n1,0,1\nthe,cat,0\n")
     with pytest.raises(SystemExit, match=message):
-        here("choose", "q.csv", "--columns", "one", "two", *words)
+        run(f"choose q.csv --columns one two {words}")
 
 
-def test_answers_that_are_one_to_the_tokenizer_are_not_right(here, capsys):
+def test_answers_that_are_one_to_the_tokenizer_are_not_right(run, capsys):
     Path("q.csv").write_text("good,bad\nThe cat,the  cat\nthe cat,a dog\n")
-    words = ["q.csv", "--columns", "good", "bad", "--right", "good"]
-    lines, said = here("choose", *words), capsys.readouterr().out
+    lines = run("choose q.csv --columns good bad --right good")
+    said = capsys.readouterr().out
     assert lines[0]["chosen"] is lines[0]["likeliest_singly"] is None and lines[1]["chosen"]
     right = sum(line["chosen"] == 1 for line in lines) / 2
     assert f"right by area, all (2): {right:.1%}" in said and "none chosen: 1" in said
     assert "0.0% +- 0.0%" not in said
 
 
-def test_letters_of_mutants_that_networks_hardly_met_are_told(here, capsys):
+def test_letters_of_mutants_that_networks_hardly_met_are_told(variants, capsys):
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ACDEFGHIKLMNPQRSTVWXY"]
-    tokenizer = BertTokenizer({name: k for k, name in enumerate(names)}, do_lower_case=False)
-    for part in (random_network(tokenizer).model, tokenizer):
-        part.save_pretrained("network")
+    save(BertTokenizer({name: k for k, name in enumerate(names)}, do_lower_case=False))
     Path("m.csv").write_text("mutant\n_wt\np.Lys2Ala\nV3X\n")
-    words = [
-        "variants",
-        "wild.fasta",
-        "--mutations",
-        "m.csv",
-        "--model",
-        "network",
-        "-o",
-        "m.jsonl",
-    ]
-    command.main(words)
+    variants("", "network")
     assert "X: none of the 20 residues or 4 bases" in capsys.readouterr().err
 
 
-def test_columns_that_are_called_as_fields_lose_nothing(here, capsys):
+def test_columns_that_are_called_as_fields_lose_nothing(run, capsys):
     """Nor do missing values: a group that is none, and NaN, which is no value of JSON."""
     row = '{"one": "a", "two": "the", "label": %d, "right": "kept", "passes": 7, "passes_": NaN'
     Path("q.jsonl").write_text(f'{row % 0}, "UID": "x"}}\n{row % 1}}}\n')
-    words = ["--columns", "one", "two", "--right", "label", "--group", "UID"]
-    lines, said = here("choose", "q.jsonl", *words), capsys.readouterr().out
+    lines = run("choose q.jsonl --columns one two --right label --group UID")
     for line, right in zip(lines, (1, 2), strict=True):
         assert (line["right"], line["right_"], line["passes"]) == (right, "kept", 2)
         assert line["passes_"] == 7 and line["passes__"] is None
+    said = capsys.readouterr().out
     shares = [f"{line['chosen'] == line['right']:.1%}" for line in lines]
     assert sorted(shares) == ["0.0%", "100.0%"]
     for name, share in zip(("x", "None"), shares, strict=True):  # one has no error
         assert f"right by area, UID {name} (1): {share}\n" in said
 
 
-def test_a_blank_that_may_be_missing_before_a_text_is_told(tmp_path, folder, monkeypatch, capsys):
+def save(tokenizer):
+    """A tiny network with this tokenizer, into the folder "network"."""
+    for part in (random_network(tokenizer).model, tokenizer):
+        part.save_pretrained("network")
+
+
+@pytest.mark.parametrize("text, told", [("a", True), (" a", False)])
+def test_a_blank_that_may_be_missing_before_a_text_is_told(run, capsys, text, told):
     """Of a tokenizer that reads it as part of a word, where no text begins with one; BERT's does not."""
-    monkeypatch.chdir(tmp_path)
     words = {word: k for k, word in enumerate([*"abq ", "<unk>", "<mask>", "<pad>", " a"])}
     made = Tokenizer(models.BPE(words, [(" ", "a")], unk_token="<unk>"))
     names = dict(unk_token="<unk>", mask_token="<mask>", pad_token="<pad>")
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **names)
-    lm = random_network(tokenizer)
-    for part in (lm.model, tokenizer):
-        part.save_pretrained("network")
-    for answer, told in (("a", True), (" a", False)):
-        Path("q.csv").write_text(f"q,one,two\nq,{answer},{answer}b\n")
-        usual = ["--model", "network", "-o", "s.jsonl", "--overwrite", "--pseudo-log-likelihood"]
-        command.main(["choose", "q.csv", "--columns", "one", "two", "--context", "q", *usual])
-        assert ("without a blank, which this tokenizer reads" in capsys.readouterr().err) == told
+    save(PreTrainedTokenizerFast(tokenizer_object=made, **names))
+    Path("q.csv").write_text(f"q,one,two\nq,{text},{text}b\n")
+    words = "choose q.csv --columns one two --context q --pseudo-log-likelihood --overwrite"
+    run(words, "network")
+    assert ("without a blank, which this tokenizer reads" in capsys.readouterr().err) == told
     Path("q.csv").write_text("q,one,two\nthe,cat,a dog\n")
-    usual[1] = str(folder)
-    command.main(["choose", "q.csv", "--columns", "one", "two", "--context", "q", *usual])
+    run(words)
     assert "without a blank" not in capsys.readouterr().err
 
 
