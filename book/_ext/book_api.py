@@ -1,11 +1,15 @@
-"""The pages `book/api*`, and links to them from names that the code of a page imports."""
+"""The pages `book/api*`, made from the packages, and links to them from names that a page's code imports."""
 
+import pkgutil
 import re
+import textwrap
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 
 from book_digest import imports
 from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
 
 # A name in highlighted code, perhaps of what stands before its dot, that is not a keyword
 NAME = re.compile(
@@ -13,6 +17,34 @@ NAME = re.compile(
     r'(?!<span class="o">=</span>)'
 )
 PLAIN = re.compile(r'<span class="(?:pre|[nopw])">([^<]*)</span>')  # half of what code weighs
+
+
+class Modules(SphinxDirective):
+    """{modules} PACKAGE: an entry for each of its modules, or for those that the content names."""
+
+    required_arguments, has_content = 1, True
+
+    def run(self) -> list[nodes.Node]:
+        package = self.arguments[0]
+        every = [each.name for each in pkgutil.iter_modules(import_module(package).__path__)]
+        names = [f"{package}.{name}" for name in " ".join(self.content).split() or every]
+        entry = "### `{0}`\n\n```{{eval-rst}}\n.. automodule:: {0}\n   :members:\n```\n"
+        text = "\n".join(map(entry.format, names))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+class Names(SphinxDirective):
+    """{names} PACKAGE ...: what each of them offers, as one would import it."""
+
+    required_arguments, final_argument_whitespace = 1, True
+
+    def run(self) -> list[nodes.Node]:
+        text = ""
+        for package in self.arguments[0].split():
+            names = ", ".join(import_module(package).__all__)
+            wrapped = textwrap.indent(textwrap.fill(names, 70), "    ")
+            text += f"from {package} import (\n{wrapped},\n)\n"
+        return [nodes.literal_block(text, text, language="python")]
 
 
 def plain_to_rst(lines: list[str]) -> list[str]:
@@ -85,6 +117,8 @@ def _keep_quotes(app, domain, objtype, content):
 
 
 def setup(app):
+    app.add_directive("modules", Modules)
+    app.add_directive("names", Names)
     app.connect("autodoc-process-docstring", _describe)
     app.connect("autodoc-process-signature", _sign)
     app.connect("autodoc-skip-member", _skip)
