@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from . import draws
 from .checks import check_count, check_lengths, check_rate, check_sizes
 from .masks import random_masks, spread_places
-from .protocol import ConditionalModel, Data, VocabularyModel, in_full
+from .protocol import ConditionalModel, Data, VocabularyModel, in_full, own_words
 from .score import mean_score
 
 
@@ -79,8 +79,8 @@ def eighty_ten_ten(
     replaced = draws.bert_rule(data, -1, model.vocab_size, generator)
     masked = chosen & (replaced < 0)
     answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
-    answer = answer.gather(-1, data.long()[..., None]).squeeze(-1)
-    return torch.where(chosen, in_full(answer), 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
+    answer = in_full(own_words(answer, data))
+    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
 def every_size(

@@ -82,6 +82,12 @@ def in_full(answer: Tensor) -> Tensor:
     return answer.to(torch.promote_types(answer.dtype, torch.float32))
 
 
+def own_words(every: Tensor, x: Tensor) -> Tensor:
+    """Of answers for every word [..., D, V] those for the words of x [..., D], which broadcasts: [..., D]."""
+    ids = torch.nan_to_num(x).long().expand(every.shape[:-1])
+    return every.gather(-1, ids[..., None]).squeeze(-1)
+
+
 def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
     """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; x and observed broadcast to it.
 

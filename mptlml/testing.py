@@ -21,7 +21,7 @@ from .checks import check_count
 from .curve import Estimate
 from .draws import seeded
 from .masks import all_masks, all_orders, random_masks, random_orders
-from .protocol import all_observed, summarise
+from .protocol import all_observed, own_words, summarise
 from .score import chain_rule, exact_curve
 
 LAWS: dict[
@@ -271,7 +271,7 @@ def every_word_is_answered_for(case: Case) -> None:
         case.tolerance,
         "probabilities of words do not add up to 1",
     )
-    own = every.gather(-1, x.long().expand(answer.shape)[..., None]).squeeze(-1)
+    own = own_words(every, x)
     own = own if case.has("coherence") else own.where(~observed, 0.0)
     _same(own, answer, case.tolerance, "vocabulary_log_prob and conditional_log_prob disagree")
 

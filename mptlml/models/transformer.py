@@ -13,7 +13,7 @@ from torch.nn.functional import gelu, layer_norm
 from ..checks import check_shapes, check_vocabulary
 from ..memory import at_once
 from ..numerics import batches
-from ..protocol import at_masked
+from ..protocol import at_masked, own_words
 
 DISTANCES = "near", "flat", "none"
 ROWS = 256  # in a forward pass where no gradient is needed, to keep memory small
@@ -63,10 +63,7 @@ class MaskedTransformer(nn.Module):
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
-        answer = self._answer(
-            x, observed, lambda log_prob, ids: log_prob.gather(-1, ids[..., None]).squeeze(-1)
-        )
-        return at_masked(answer, x, observed)
+        return at_masked(self._answer(x, observed, own_words), x, observed)
 
     def _answer(
         self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]

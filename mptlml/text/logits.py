@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..checks import check_count, check_known, check_shapes, check_vocabulary
 from ..memory import at_once
-from ..protocol import at_masked
+from ..protocol import at_masked, own_words
 
 ROWS = 64  # that a network is asked about at once
 
@@ -56,5 +56,4 @@ class FromLogits:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens."""
         found = self.vocabulary_log_prob(x, observed)
-        ids = torch.nan_to_num(x).long().expand(found.shape[:-1])
-        return at_masked(found.gather(-1, ids[..., None])[..., 0], x, observed)
+        return at_masked(own_words(found, x), x, observed)

@@ -18,7 +18,7 @@ from mptlml.masks import random_masks, random_orders, spread_places
 from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
 from mptlml.models.transformer import MaskedTransformer
-from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
+from mptlml.protocol import ConditionalModel, VocabularyModel, own_words, token_log_probs
 from mptlml.score import chain_rule, mean_score, order_gap, score_curve
 from mptlml.training import History, fit
 
@@ -68,8 +68,7 @@ def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Gene
     other = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
     replaced = chosen & (draws.rand(x.shape, None, generator) < 0.5)
     answer = model.vocabulary_log_prob(torch.where(replaced, other, x), torch.ones_like(chosen))
-    answer = answer.gather(-1, x.long()[..., None])[..., 0]
-    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / size
+    return torch.where(chosen, own_words(answer, x), 0.0).sum(-1).mean() * model.num_tokens / size
 
 
 def smoothed(
@@ -81,9 +80,7 @@ def smoothed(
     """
     hidden = random_orders(model.num_tokens, len(x), generator=generator) < size
     answer = model.vocabulary_log_prob(x, ~hidden)
-    label = (1 - smoothing) * answer.gather(-1, x.long()[..., None])[
-        ..., 0
-    ] + smoothing * answer.mean(-1)
+    label = (1 - smoothing) * own_words(answer, x) + smoothing * answer.mean(-1)
     return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
 
 
@@ -103,11 +100,7 @@ def sure_places(
     sizes = 1 + (place * model.num_tokens).long()
     observed = random_masks(model.num_tokens, sizes, generator=generator)
     every = model.vocabulary_log_prob(x, observed)
-    own = (
-        every.gather(-1, x.long()[..., None])[..., 0]
-        if judge is None
-        else token_log_probs(judge, x, observed)
-    )
+    own = own_words(every, x) if judge is None else token_log_probs(judge, x, observed)
     sure = torch.where(observed, 0.0, every.detach().amax(-1).exp())
     return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens
 
