@@ -76,17 +76,17 @@ class DeepVAE(nn.Module):
         return slope
 
     @torch.no_grad()
-    def mode(self, x: Tensor, observed: Tensor, starts: Tensor, num_steps: int = 40) -> Peak:
+    def mode(self, x: Tensor, observed: Tensor, starts: Tensor) -> Peak:
         """The highest peak of p(z | x_R) that is found, for x and observed [N, D].
 
-        Ten Gauss-Newton steps from each of `starts` [P, N, K], then up to `num_steps` from the best.
+        Ten Gauss-Newton steps from each of `starts` [P, N, K], then up to forty from the best.
         """
         count = len(starts)
         z = self._climb(
             x.repeat(count, 1), observed.repeat(count, 1), starts.flatten(0, 1), 10
         ).view(starts.shape)
         best = self.height(x, observed, z).argmax(0)
-        z = self._climb(x, observed, z[best, torch.arange(len(x), device=x.device)], num_steps)
+        z = self._climb(x, observed, z[best, torch.arange(len(x), device=x.device)], 40)
         return Peak.at(z, self._slope_and_precision(x, observed, z)[1])
 
     def height(self, x: Tensor, observed: Tensor, z: Tensor) -> Tensor:

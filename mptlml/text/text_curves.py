@@ -91,14 +91,14 @@ class RateCurve:
         areas = self.row_areas
         return Estimate(float(areas.mean()), _row_error(areas, np.ones(len(areas))), len(areas) - 1)
 
-    def weighted(self, weights: np.ndarray, factor: float = 1.0) -> Estimate:
-        """Each row's sum over rates of weights [S, N or 1] times its scores, on average, times `factor`.
+    def weighted(self, weights: np.ndarray) -> Estimate:
+        """Each row's sum over rates of weights [S, N or 1] times its scores, on average.
 
         Every token of the corpus counts alike; the error is over rows.
         """
         rows = (weights * self.scores).sum(0)
         mean = float(rows @ self.lengths / self.lengths.sum())
-        return Estimate(mean * factor, _row_error(rows, self.lengths) * abs(factor), len(rows) - 1)
+        return Estimate(mean, _row_error(rows, self.lengths), len(rows) - 1)
 
     def share_above(self, rate: float) -> float:
         """Share of the area at masking rates above `rate`, in [0, 1]: at sizes m > rate x D of a row."""

@@ -90,9 +90,9 @@ class Coins:
         return ones, observed.sum(-1) - ones
 
 
-def design(degree: int, num_points: int = NUM_OBSERVATIONS) -> np.ndarray:
+def design(degree: int) -> np.ndarray:
     """Legendre polynomials of degree 0..d at points spread evenly over [-1, 1]: [N, d + 1]."""
-    return legvander(np.linspace(-1, 1, num_points), degree)
+    return legvander(np.linspace(-1, 1, NUM_OBSERVATIONS), degree)
 
 
 @cache

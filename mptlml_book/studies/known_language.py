@@ -71,16 +71,14 @@ def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Gene
     return torch.where(chosen, own_words(answer, x), 0.0).sum(-1).mean() * model.num_tokens / size
 
 
-def smoothed(
-    model: VocabularyModel, x: Tensor, size: int, *, smoothing: float = 0.1, generator: Generator
-) -> Tensor:
+def smoothed(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean of `size` hidden tokens of each row x [N, D], with smoothed labels. Nats per row.
 
-    A share `smoothing` of each label is spread evenly over all words.
+    A tenth of each label is spread evenly over all words.
     """
     hidden = random_orders(model.num_tokens, len(x), generator=generator) < size
     answer = model.vocabulary_log_prob(x, ~hidden)
-    label = (1 - smoothing) * own_words(answer, x) + smoothing * answer.mean(-1)
+    label = 0.9 * own_words(answer, x) + 0.1 * answer.mean(-1)
     return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
 
 
@@ -154,9 +152,9 @@ def language(num_tokens: int = 32) -> HiddenMarkovModel:
     )
 
 
-def sentence(row: Iterable[float] | Tensor, width: int = 80) -> str:
-    """The words of a row [D], in lines of at most `width` characters."""
-    return textwrap.fill(" ".join(WORDS[int(token)] for token in row), width)
+def sentence(row: Iterable[float] | Tensor) -> str:
+    """The words of a row [D], in lines of at most 80 characters."""
+    return textwrap.fill(" ".join(WORDS[int(token)] for token in row), 80)
 
 
 def pretrain(
