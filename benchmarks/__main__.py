@@ -1,9 +1,9 @@
 """python -m benchmarks NAME: writes book/data/NAME.csv, a stored long run, or runs benchmarks/NAME.py.
 
-python -m benchmarks repeat [WEEK] runs a random part of each long run again: the week (by default this one,
-such as 2026-48) chooses a seed or scheme of each, whose new lines take the place of those in book/data. `make
-execute` then holds the claims of the chapters that read these files to their bands; `git checkout book/data`
-brings the stored files back.
+python -m benchmarks repeat [WEEK] runs a random part of each long run again: the week (by default
+this one, such as 2026-48) chooses a seed or scheme of each, whose new lines take the place of those
+in book/data. `make execute` then holds the claims of the chapters that read these files to their
+bands; `git checkout book/data` brings the stored files back.
 """
 
 import importlib

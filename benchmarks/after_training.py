@@ -1,9 +1,10 @@
 """The long run behind Chapter 14, some twenty minutes of one core.
 
-Trains networks of `mptlml_book.studies.known_language` by four schemes for an eighth and for a half of
-Chapter 11's steps, with the rates of that chapter, and one control: random weights. A line for each network:
-what it is, what can be known of it before it is used, how far it is above the least loss in every task and
-domain (`mptlml_book.studies.after_training` says what each is, in nats per sentence).
+Trains networks of `mptlml_book.studies.known_language` by four schemes for an eighth and for a half
+of Chapter 11's steps, with the rates of that chapter, and one control: random weights. A line for
+each network: what it is, what can be known of it before it is used, how far it is above the least
+loss in every task and domain (`mptlml_book.studies.after_training` says what each is, in nats per
+sentence).
 """
 
 from torch import Generator

@@ -1,14 +1,15 @@
 """The long runs behind Chapter 9.
 
-deep_vae trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says. A line per network and step: the
-objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log marginal likelihood of
-the same 100 training and 100 held-out images in nats per image, the share of these images whose effective
-sample size is below 10, the CPU seconds of the training so far, and, where the long runs on DETAILED end, the
-estimate of each of the training images and of all 500 held-out ones. All of it takes about an hour of one core.
+deep_vae trains each scheme of `mptlml_book.studies.deep_vae` as PLAN says. A line per network and
+step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log
+marginal likelihood of the same 100 training and 100 held-out images in nats per image, the share of
+these images whose effective sample size is below 10, the CPU seconds of the training so far, and,
+where the long runs on DETAILED end, the estimate of each of the training images and of all 500
+held-out ones. All of it takes about an hour of one core.
 
-deep_vae_annealed holds the estimate against a slower one that uses neither encoder nor peaks nor a proposal,
-for networks of seed 11 on MNIST, after as many steps as the page trains and after all: log p(x) of eight held-out
-images both ways, in nats per image. That takes a few minutes.
+deep_vae_annealed holds the estimate against a slower one that uses neither encoder nor peaks nor a
+proposal, for networks of seed 11 on MNIST, after as many steps as the page trains and after all:
+log p(x) of eight held-out images both ways, in nats per image. That takes a few minutes.
 """
 
 import copy
@@ -94,9 +95,9 @@ def metropolis_step(vae, x, z, log_likelihood, warmth, root, generator):
 def annealed_log_prob(vae, x, *, generator, num_draws=64, num_moves=5):
     """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
 
-    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from 0 to 1.
-    Each rise halves the effective sample size; the draws are then resampled by weight and make `num_moves`
-    Metropolis steps.
+    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from
+    0 to 1. Each rise halves the effective sample size; the draws are then resampled by weight and
+    make `num_moves` Metropolis steps.
     """
     vae, x, total = vae.condensed(x)
     warmth = torch.zeros_like(total)  # b

@@ -9,7 +9,8 @@
     widths      which width of the prior the area picks for groups of data sets
     nested      nested sampling of the same evidence (python -m pip install dynesty)
 
-Networks are kept in _build/networks. Numbers are nats per data set unless their name says otherwise.
+Networks are kept in _build/networks. Numbers are nats per data set unless their name says
+otherwise.
 """
 
 import time

@@ -1,7 +1,8 @@
 """The long runs behind Chapter 11: each table trains networks and reads them against exact values.
 
-A line for each network: what it is, and its readings in nats per row (`read_network` says what each is).
-Networks are kept in _build/networks. In this order, since each needs the rates that the first chooses:
+A line for each network: what it is, and its readings in nats per row (`read_network` says what each
+is). Networks are kept in _build/networks. In this order, since each needs the rates that the first
+chooses:
 
     tuning   five schemes, four learning rates, three seeds of their own                         20 min
     schemes  five schemes, each with the rate that its own loss chose, ten seeds                 20 min

@@ -1,22 +1,23 @@
 """The long runs behind Chapter 8.
 
-linear_vae trains by each objective of `mptlml_book.studies.linear_vae` for 1,000 passes over the training
-rows, on a finer grid than the page has time for. A line per run: the objective's mean over the first 20
-steps, the log marginal likelihood of training and held-out images at the end in nats per image, the 15%
-objective there (of the same masks for all runs of one seed). "optimum" continues the exact run by L-BFGS;
-"... from optimum" starts there, with small steps on a still finer grid. "optimum, diagonal", of the first
-seed alone, has in place of the log marginal likelihood the ELBO of the best diagonal Gaussian posterior of
-each image, the plane of z turned so that this costs least. It takes some two hours of one core.
+linear_vae trains by each objective of `mptlml_book.studies.linear_vae` for 1,000 passes over the
+training rows, on a finer grid than the page has time for. A line per run: the objective's mean over
+the first 20 steps, the log marginal likelihood of training and held-out images at the end in nats
+per image, the 15% objective there (of the same masks for all runs of one seed). "optimum" continues
+the exact run by L-BFGS; "... from optimum" starts there, with small steps on a still finer grid.
+"optimum, diagonal", of the first seed alone, has in place of the log marginal likelihood the ELBO
+of the best diagonal Gaussian posterior of each image, the plane of z turned so that this costs
+least. It takes some two hours of one core.
 
-linear_vae_page has the runs of the page, which runs the first seed itself, from all of their seeds. A line
-for every five passes: the objective's mean over the five passes before, the log marginal likelihood of the
-training images on the run's quick grid, and in the last line that of training and held-out images by the rule
-that scores all runs; nats per image. It takes about two minutes.
+linear_vae_page has the runs of the page, which runs the first seed itself, from all of their seeds.
+A line for every five passes: the objective's mean over the five passes before, the log marginal
+likelihood of the training images on the run's quick grid, and in the last line that of training and
+held-out images by the rule that scores all runs; nats per image. It takes about two minutes.
 
-linear_vae_scripts trains as the authors' public scripts do, with the objective, or the grid and the start and
-optimiser that go with it, exchanged (`train_as_scripts`). A line per run: the log marginal likelihood of both parts by
-the rule that scores all runs, and that of the training images as the run's own grid reads it, 4 x 4 for the ELBO;
-nats per image. It takes about ten minutes.
+linear_vae_scripts trains as the authors' public scripts do, with the objective, or the grid and the
+start and optimiser that go with it, exchanged (`train_as_scripts`). A line per run: the log
+marginal likelihood of both parts by the rule that scores all runs, and that of the training images
+as the run's own grid reads it, 4 x 4 for the ELBO; nats per image. It takes about ten minutes.
 """
 
 from itertools import product

@@ -1,8 +1,8 @@
 """The medians and tails of Chapter 5: probabilistic PCA trained from sixty starts by each of nine ways.
 
-A line per set of rows and way of training, with 60 numbers each, in the order of `many_starts.SEEDS`: how far the
-LML of the rows lies below its maximum over all weights, and that of infinitely many such rows below its own; nats
-per row. It takes some five minutes of one core.
+A line per set of rows and way of training, with 60 numbers each, in the order of
+`many_starts.SEEDS`: how far the LML of the rows lies below its maximum over all weights, and that
+of infinitely many such rows below its own; nats per row. It takes some five minutes of one core.
 """
 
 from mptlml_book.studies import many_starts as study

@@ -1,8 +1,8 @@
 """The long runs behind Chapter 12, about 15 minutes each.
 
-masked_diffusion_orders reads and lets write two of Chapter 11's networks for each seed, those trained with
-uniform sizes and at a fixed 15%. Several lines for each network, each a reading with its standard error over
-texts, in nats per text:
+masked_diffusion_orders reads and lets write two of Chapter 11's networks for each seed, those
+trained with uniform sizes and at a fixed 15%. Several lines for each network, each a reading with
+its standard error over texts, in nats per text:
 
     strata, chain rule  noise of an area from D passes: strata of sizes, and one random order (over texts, root mean
                         square)
@@ -10,12 +10,14 @@ texts, in nats per text:
     writes              KL(q || p): log q - log p of what it writes, given the draws that order the places
     reads               KL(p || q): log p - log q of the language's own texts, likewise
 
-The last four with places at random and the surest places first, `log p` for the surest words too, with 8 passes and D.
+The last four with places at random and the surest places first, `log p` for the surest words too,
+with 8 passes and D.
 
-masked_diffusion_passes says how many forward passes the area of one text takes to a standard error of 1 and
-of 0.1 nats, for five networks and texts, by each of several ways. Each text is scored once under MASKS masks
-of every size; what a way would take follows from these scores: by its variance, or (`error=`) by drawing
-REPEATS times from them as the library draws masks, which also tells the error that came out.
+masked_diffusion_passes says how many forward passes the area of one text takes to a standard error
+of 1 and of 0.1 nats, for five networks and texts, by each of several ways. Each text is scored once
+under MASKS masks of every size; what a way would take follows from these scores: by its variance,
+or (`error=`) by drawing REPEATS times from them as the library draws masks, which also tells the
+error that came out.
 """
 
 from itertools import chain, product

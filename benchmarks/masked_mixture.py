@@ -1,7 +1,7 @@
 """The runs behind the table of Chapter 1, three minutes of one core.
 
-`mptlml_book.studies.masked_mixture` says what is trained. A line for each run from one of twelve starts: the log
-marginal likelihood of the training rows at its end, or at the start, nats per row.
+`mptlml_book.studies.masked_mixture` says what is trained. A line for each run from one of twelve
+starts: the log marginal likelihood of the training rows at its end, or at the start, nats per row.
 """
 
 from mptlml_book.data.images import load_images

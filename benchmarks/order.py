@@ -1,8 +1,8 @@
 """The long run on the order that is chosen: five languages, six schemes, three budgets, eight ways to choose.
 
-`mptlml_book.studies.order` says what languages, schemes and readings are; what was foretold stands in
-book/data/order_predictions.csv. A line for each network: KL in nats per row along each order, and the part of
-the first four places. Each table needs the first one:
+`mptlml_book.studies.order` says what languages, schemes and readings are; what was foretold stands
+in book/data/order_predictions.csv. A line for each network: KL in nats per row along each order,
+and the part of the first four places. Each table needs the first one:
 
     order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
     order_600     all schemes, five languages, ten seeds                                                2.3 h
@@ -78,10 +78,7 @@ def own(language, scheme, rate, seed):
 def network(language, scheme, seed, num_steps, rate, distance="flat"):
     options = dict(seed=seed, num_steps=num_steps, learning_rate=rate, distance=distance)
     name = ", ".join([language, scheme, *(f"{key} {value}" for key, value in options.items())])
-    return results.kept(
-        f"order/{name}",
-        lambda: study.train(language, scheme, **options),
-    )
+    return results.kept(f"order/{name}", lambda: study.train(language, scheme, **options))
 
 
 @cache

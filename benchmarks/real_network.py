@@ -1,31 +1,36 @@
 """The long runs behind Chapter 13, some two hours of one core together.
 
 real_network_repair: AntiBERTy trained further on germline genes of other species, by each scheme of
-`mptlml_book.studies.real_network.SCHEMES` from several seeds. A line for each run, stage and human gene: its
-score at each masking rate, nats per token (the first, 1%, is the mean over several masks of one residue
-each), and the objective of the batch that follows. rates: the same for one run of each scheme at each
-learning rate, scored on other human genes. longer: for twice as many steps, each scheme at the rate after
-which the area on those other genes is the largest. control: a fixed 15% at the rate of repair, for so many
-steps that it predicts as many residues as uniform sizes do there. scratch: uniform sizes and the same network of
-random weights, for four times the steps at ten times the rate.
+`mptlml_book.studies.real_network.SCHEMES` from several seeds. A line for each run, stage and human
+gene: its score at each masking rate, nats per token (the first, 1%, is the mean over several masks
+of one residue each), and the objective of the batch that follows. rates: the same for one run of
+each scheme at each learning rate, scored on other human genes. longer: for twice as many steps,
+each scheme at the rate after which the area on those other genes is the largest. control: a fixed
+15% at the rate of repair, for so many steps that it predicts as many residues as uniform sizes do
+there. scratch: uniform sizes and the same network of random weights, for four times the steps at
+ten times the rate.
 
-real_network_scores: a line for each of some genes and chains, in nats per sequence: the area of its curve with
-the error of the masks, its pseudo-log-likelihood, left to right, the sums along random orders, and the curve
-under each mask. Sequences of one length have their masks in common. ahead: the terms of left to right, by place.
+real_network_scores: a line for each of some genes and chains, in nats per sequence: the area of its
+curve with the error of the masks, its pseudo-log-likelihood, left to right, the sums along random
+orders, and the curve under each mask. Sequences of one length have their masks in common. ahead:
+the terms of left to right, by place.
 
-real_network_lookup: no network, but the mixture of `by_genes`, from all training genes or from those that one seed
-of repair reads. A line for each share of letters that it keeps and each gene or chain: its score at each masking
-rate, nats per residue, and, from all genes, the terms of left to right.
+real_network_lookup: no network, but the mixture of `by_genes`, from all training genes or from
+those that one seed of repair reads. A line for each share of letters that it keeps and each gene or
+chain: its score at each masking rate, nats per residue, and, from all genes, the terms of left to
+right.
 
-real_network_after: a line for each seed of repair's uniform sizes and each of those genes and chains: after
-training, left to right, and for a chain area, pseudo-log-likelihood and the score with all hidden.
+real_network_after: a line for each seed of repair's uniform sizes and each of those genes and
+chains: after training, left to right, and for a chain area, pseudo-log-likelihood and the score
+with all hidden.
 
-real_network_guesses: a line for each hidden residue of one gene, at several mask sizes, before and after the
-first run of repair: the residues that the network finds most probable there, their probabilities, and the
-log-probability of the true one.
+real_network_guesses: a line for each hidden residue of one gene, at several mask sizes, before and
+after the first run of repair: the residues that the network finds most probable there, their
+probabilities, and the log-probability of the true one.
 
-real_network_masks: for Chapter 2, a line for each of the 255 masks of eight residues, the whole text: the
-log-probability of each hidden residue. Bit j of a mask's number says that residue j is hidden.
+real_network_masks: for Chapter 2, a line for each of the 255 masks of eight residues, the whole
+text: the log-probability of each hidden residue. Bit j of a mask's number says that residue j is
+hidden.
 """
 
 from functools import cache, partial

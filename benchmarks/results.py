@@ -22,8 +22,8 @@ NETWORKS = FOLDER.parents[1] / "_build" / "networks"  # trained ones, which seve
 class Table(NamedTuple):
     """A file of book/data: the lines that `run(*unit)` gives for each unit, and the data that the runs read.
 
-    A line is {field: value}. Its first fields, as few as tell all lines apart, say what it is about; a unit
-    begins with the name of its data, where it reads any.
+    A line is {field: value}. Its first fields, as few as tell all lines apart, say what it is
+    about; a unit begins with the name of its data, where it reads any.
     """
 
     run: Callable
@@ -46,9 +46,9 @@ def kept(name, make):
 def write(name, table):
     """Writes book/data/NAME.csv: at its head the machine, and the data with their source, size and digest.
 
-    The lines of finished units stand in NAME.part until all are there, so a run that was killed goes on with
-    the next one. Torch works on one thread. Exits with a message where NAME.part is of another machine,
-    version or data.
+    The lines of finished units stand in NAME.part until all are there, so a run that was killed
+    goes on with the next one. Torch works on one thread. Exits with a message where NAME.part is of
+    another machine, version or data.
     """
     head = (
         f"# python -m benchmarks {name}; one thread of {os.cpu_count()} cores, {platform.system()} "

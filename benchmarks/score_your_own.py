@@ -1,7 +1,7 @@
 """The stored outputs of the page *Score your own network*: python -m benchmarks score_your_own
 
-Runs the blocks of code of the page one after the other in an empty folder, and writes what they say into the block of
-text that follows; the curve goes beside the page. About 10 minutes.
+Runs the blocks of code of the page one after the other in an empty folder, and writes what they say
+into the block of text that follows; the curve goes beside the page. About 10 minutes.
 """
 
 import re

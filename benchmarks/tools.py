@@ -1,9 +1,10 @@
 """This library beside minicons, lmppl and a plain loop, on the same networks: python -m benchmarks tools PYTHON
 
-Writes book/data/tools.csv: processor seconds, peak megabytes of the process, and the largest difference from this
-library's scores, for three networks and two scores, tool after tool, three times over. Each tool runs in a process of
-its own, on one thread, text by text; loading is not counted. lmppl tells a perplexity alone, so its texts are compared
-by their mean over tokens. About 15 minutes. minicons needs transformers 4, so PYTHON is another one:
+Writes book/data/tools.csv: processor seconds, peak megabytes of the process, and the largest
+difference from this library's scores, for three networks and two scores, tool after tool, three
+times over. Each tool runs in a process of its own, on one thread, text by text; loading is not
+counted. lmppl tells a perplexity alone, so its texts are compared by their mean over tokens. About
+15 minutes. minicons needs transformers 4, so PYTHON is another one:
 
     python3.11 -m venv _build/tools
     _build/tools/bin/pip install -e ".[text]" "transformers<5" minicons==0.3.39 lmppl==0.3.2

@@ -1,13 +1,13 @@
 """Masked pre-training and the marginal likelihood: the theorem as a library.
 
-One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve
-m -> S(x; m), and the area under it is the log marginal likelihood (Proposition 1 of Moreno-Munoz, Recasens &
-Hauberg 2023).
+One idea: any model that answers log p(x_j | x_R) for an arbitrary observed set R has an MPT curve m
+-> S(x; m), and the area under it is the log marginal likelihood (Proposition 1 of Moreno-Munoz,
+Recasens & Hauberg 2023).
 
-The package itself holds what works on any such model: masks, the curve and its area, objectives, the training
-loop, the protocol, and `mptlml.testing`, the laws that every model obeys. Models are in `mptlml.models`,
-masked language models of others in `mptlml.text`. `import mptlml` needs torch, numpy, scipy and tqdm, and
-loads neither subpackage.
+The package itself holds what works on any such model: masks, the curve and its area, objectives,
+the training loop, the protocol, and `mptlml.testing`, the laws that every model obeys. Models are
+in `mptlml.models`, masked language models of others in `mptlml.text`. `import mptlml` needs torch,
+numpy, scipy and tqdm, and loads neither subpackage.
 """
 
 from . import objectives

@@ -1,8 +1,9 @@
 """Passes go where the noise is: areas to an error that is asked for.
 
-A row has blocks, and its total is the sum over them of width x mean value. Its draws are two halves. In
-rounds, each half gives its draws to the blocks in proportion to width x noise (Neyman 1934), where the noise
-is what the *other* half has found: how often a block counts in an average does not follow from its values.
+A row has blocks, and its total is the sum over them of width x mean value. Its draws are two
+halves. In rounds, each half gives its draws to the blocks in proportion to width x noise (Neyman
+1934), where the noise is what the *other* half has found: how often a block counts in an average
+does not follow from its values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,12 +49,14 @@ class Allocation:
         while len((pairs := plan.next(generator)).row):
             plan.tell(values)  # one for each place, [P, 2]
 
-    width [B, N]: of each block, 0 where a row has no such block; a row takes at most `most` draws (a number or
-    [N]). A pair of places lies in one of equal parts of a block: its difference tells the noise. pilot: draws
-    of a block in each half, even, at first. Raises ValueError: an error that is not above 0.
+    width [B, N]: of each block, 0 where a row has no such block; a row takes at most `most` draws
+    (a number or [N]). A pair of places lies in one of equal parts of a block: its difference tells
+    the noise. pilot: draws of a block in each half, even, at first. Raises ValueError: an error
+    that is not above 0.
 
-    With one round after the pilot the total has no bias; with more, how much a half draws also says how well
-    the other half's noise is known: a bias of a tenth of the error was seen where most draws are the pilot's.
+    With one round after the pilot the total has no bias; with more, how much a half draws also says
+    how well the other half's noise is known: a bias of a tenth of the error was seen where most
+    draws are the pilot's.
     """
 
     def __init__(
@@ -111,11 +114,11 @@ class AreaPlan:
             plan.tell(scores)  # the row's score under a mask of each size, nats per token [P, k]
         plan.estimates({row: area for row in plan.in_full()})  # over all of its masks
 
-    num_tokens [N]; a row of 0 tokens has area 0. The one rule of passes, at most `num_passes` for a row: all
-    masks where these are few; else blocks of sizes 1..D - 1 by `Allocation`, and size D, which has one mask,
-    once. Where all masks and half as many again fit, the sample stops at half, and all are asked if the error
-    was not reached. Raises ValueError: fewer passes than the pilot takes, or all masks of a short row; an error
-    that is not above 0.
+    num_tokens [N]; a row of 0 tokens has area 0. The one rule of passes, at most `num_passes` for a
+    row: all masks where these are few; else blocks of sizes 1..D - 1 by `Allocation`, and size D,
+    which has one mask, once. Where all masks and half as many again fit, the sample stops at half,
+    and all are asked if the error was not reached. Raises ValueError: fewer passes than the pilot
+    takes, or all masks of a short row; an error that is not above 0.
     """
 
     def __init__(self, num_tokens: Sequence[int], num_passes: int, error: float) -> None:

@@ -39,8 +39,8 @@ class Estimate:
 
 
 class RowEstimates(NamedTuple):
-    """For each of N rows [N]: mean and standard error in nats, its degrees of freedom, passes taken, and whether
-    they reached the error asked for, if any was.
+    """For each of N rows [N]: mean and standard error in nats, its degrees of freedom, passes
+    taken, and whether they reached the error asked for, if any was.
     """
 
     mean: Tensor
@@ -54,9 +54,10 @@ class RowEstimates(NamedTuple):
 class ScoreCurve:
     """S(x; m) at some mask sizes, averaged over masks and rows.
 
-    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with the rows
-    held fixed (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each variance; rows
-    [S, N]: the score of each row, None where rows share random masks. A curve equals only itself.
+    sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with
+    the rows held fixed (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each
+    variance; rows [S, N]: the score of each row, None where rows share random masks. A curve equals
+    only itself.
     """
 
     num_tokens: int
@@ -80,9 +81,10 @@ class ScoreCurve:
         """The area under the curve, an Estimate of the log marginal likelihood in nats per row (Eq. 5).
 
         rows="fixed": the truth is the mean LML of these rows; only the draw of the masks is noise.
-        rows="sample": the truth is the expected LML of the population; the spread of the rows' areas holds the
-        noise of rows and masks. Neither error covers missing sizes. Raises ValueError: another word for rows,
-        or "sample" with fewer than two rows or with masks that rows share.
+        rows="sample": the truth is the expected LML of the population; the spread of the rows'
+        areas holds the noise of rows and masks. Neither error covers missing sizes. Raises
+        ValueError: another word for rows, or "sample" with fewer than two rows or with masks that
+        rows share.
         """
         check_choice(rows, ("fixed", "sample"), "rows")
         w = self.weights

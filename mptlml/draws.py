@@ -1,7 +1,8 @@
 """Random draws follow one rule: they are made on the generator's device, and then put on that of `like`.
 
-A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like` is a
-tensor of the data; with like=None a draw stays on the generator's device, and real numbers are float64.
+A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like`
+is a tensor of the data; with like=None a draw stays on the generator's device, and real numbers are
+float64.
 """
 
 from collections.abc import Sequence
@@ -72,7 +73,8 @@ def multinomial(
 def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
     """What BERT sees in place of tokens to be predicted: 80% `mask_id`, 10% any word, 10% the token itself.
 
-    ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec. 3.1).
+    ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec.
+    3.1).
     """
     fate = rand(ids.shape, ids, generator, torch.float32)
     word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 def needs(extra: str) -> Iterator[None]:
     """A failed import in this block raises a ModuleNotFoundError that names the extra of mptlml to install.
 
-    Some libraries draw from Python's global generator while they are imported; its state is put back.
+    Some libraries draw from Python's global generator while they are imported; its state is put
+    back.
     """
     state = random.getstate()
     try:

@@ -1,7 +1,8 @@
 """Which tokens are observed: all masks of one size, random masks, orders, and their numbers.
 
-A mask is a bool tensor [..., D]: True where a token is observed (it belongs to R), False where it is masked
-(it belongs to M). The size m of a mask counts the masked tokens: |M| = m, |R| = D - m, 1 <= m <= D.
+A mask is a bool tensor [..., D]: True where a token is observed (it belongs to R), False where it
+is masked (it belongs to M). The size m of a mask counts the masked tokens: |M| = m, |R| = D - m, 1
+<= m <= D.
 """
 
 import itertools
@@ -40,8 +41,8 @@ def random_masks(
 ) -> Tensor:
     """A uniformly random mask for each of the sizes: observed [*sizes.shape, D], on the generator's device.
 
-    lengths [N], for sizes [..., N], masks of row n only its first lengths[n] tokens. Raises ValueError: a
-    size not in 1..D, or above the length of its row.
+    lengths [N], for sizes [..., N], masks of row n only its first lengths[n] tokens. Raises
+    ValueError: a size not in 1..D, or above the length of its row.
     """
     sizes = check_sizes(sizes, num_tokens).to(generator.device)
     if lengths is not None:
@@ -74,8 +75,8 @@ def stratified_sizes(
 ) -> Tensor:
     """Mask sizes spread over 1..D, one from each of `num_strata` equal parts: int64 [num_strata, *shape].
 
-    Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., u uniform on [0, 1): the mean of D S(m) over the
-    strata is an unbiased estimate of the area. Raises ValueError: num_strata below 1.
+    Size h is ceil(D (h + u) / num_strata), h = 0, 1, ..., u uniform on [0, 1): the mean of D S(m)
+    over the strata is an unbiased estimate of the area. Raises ValueError: num_strata below 1.
     """
     shape = (check_count(num_strata, "num_strata"), *shape)
     stratum = torch.arange(num_strata, device=generator.device).reshape(-1, *[1] * (len(shape) - 1))
@@ -101,7 +102,8 @@ def all_orders(num_tokens: int) -> Tensor:
 def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
-    Mask t leaves x_{M(t+1:D)} observed, on which the chain rule conditions token M(t) (Eq. 2 of the paper).
+    Mask t leaves x_{M(t+1:D)} observed, on which the chain rule conditions token M(t) (Eq. 2 of the
+    paper).
     """
     rank = orders.argsort(-1)  # [..., D]: where each token stands in the order
     return rank[..., None, :] > torch.arange(orders.shape[-1], device=orders.device)[:, None]

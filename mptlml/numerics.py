@@ -28,10 +28,11 @@ def climb(
 ) -> Tensor:
     """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
-    slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive definite
-    matrix in its place. Each step is their quotient, halved until the height does not fall by more than
-    `slack` of its roundings; after HALVINGS it is not taken. Ends after `num_steps`, or once no row's step
-    is longer than `tolerance` (at least 100 roundings of the dtype: shorter steps are noise).
+    slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive
+    definite matrix in its place. Each step is their quotient, halved until the height does not fall
+    by more than `slack` of its roundings; after HALVINGS it is not taken. Ends after `num_steps`,
+    or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype: shorter
+    steps are noise).
     """
     z, rounding = start, torch.finfo(start.dtype).eps
     for _ in range(num_steps):

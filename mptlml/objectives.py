@@ -1,9 +1,9 @@
 """Objectives: each takes a model and rows and returns a scalar in nats per row, to be maximised.
 
-All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are shared by
-the rows unless share_masks=False gives each row its own. data: rows [N, D], or `summarise(model, rows)`, the
-cheaper way to train on the same rows many times, with shared masks. All raise ValueError: sizes, rates or
-numbers of masks out of range, rows that do not fit the model.
+All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are
+shared by the rows unless share_masks=False gives each row its own. data: rows [N, D], or
+`summarise(model, rows)`, the cheaper way to train on the same rows many times, with shared masks.
+All raise ValueError: sizes, rates or numbers of masks out of range, rows that do not fit the model.
 """
 
 import torch
@@ -49,8 +49,8 @@ def stratified_size(
 ) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: `uniform_size` with less noise.
 
-    lengths [N]: rows of D_i <= D tokens, filled up to D with whatever the model takes for no token; what is
-    filled in is neither masked nor scored.
+    lengths [N]: rows of D_i <= D tokens, filled up to D with whatever the model takes for no token;
+    what is filled in is neither masked nor scored.
     """
     num_rows, fixed_length = _num_rows(data), lengths is None
     lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
@@ -71,8 +71,9 @@ def eighty_ten_ten(
 ) -> Tensor:
     """D times the mean score of `size` tokens as BERT is trained: 80% masked, 10% another word, 10% as is.
 
-    The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for certain, as a
-    joint distribution does, scores -inf where another word is shown. Each row draws its own tokens.
+    The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for
+    certain, as a joint distribution does, scores -inf where another word is shown. Each row draws
+    its own tokens.
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
@@ -101,8 +102,9 @@ def bernoulli_rate(
 ) -> Tensor:
     """Each token masked independently with probability t, the log-probabilities summed and divided by t.
 
-    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose mean is the
-    LML. A fixed `rate` is BERT's practice. Each row has its own mask. lengths as in `stratified_size`.
+    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose
+    mean is the LML. A fixed `rate` is BERT's practice. Each row has its own mask. lengths as in
+    `stratified_size`.
     """
     num_rows = _num_rows(data)
     given = check_lengths(lengths, num_rows, model.num_tokens)

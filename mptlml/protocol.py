@@ -1,8 +1,9 @@
 """The protocol of models: what each must answer, what it may answer in addition, and helpers for the answers.
 
-A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose answers belong
-to one joint distribution should have `log_prob(x, observed=None)` as well: log p(x_R), nats per row [...],
-by default of the whole row. The methods of `MeanModel`, and a `log_prob_at`, only save time.
+A model with `conditional_log_prob` has a curve, its area, orders and objectives. A model whose
+answers belong to one joint distribution should have `log_prob(x, observed=None)` as well: log
+p(x_R), nats per row [...], by default of the whole row. The methods of `MeanModel`, and a
+`log_prob_at`, only save time.
 """
 
 import math
@@ -30,7 +31,8 @@ class ConditionalModel(Protocol):
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]: x [..., D] and observed bool [..., D] broadcast.
 
-        Exactly 0 at observed tokens. What x holds at a masked token must not affect another's answer.
+        Exactly 0 at observed tokens. What x holds at a masked token must not affect another's
+        answer.
         """
 
 

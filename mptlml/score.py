@@ -38,9 +38,10 @@ def mean_score(
 ) -> Tensor:
     """(1/m) sum_{j in M} log p(x_j | x_R), averaged over rows: nats per token [P], one for each mask.
 
-    data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N, D], each
-    row its own. over: what each sum is divided by in place of m, [P] or [P, N] as the masks. Raises
-    ValueError: rows or masks out of range; where m divides, a mask that masks nothing among them.
+    data: rows [N, D] or `summarise(model, rows)`; observed: [P, D], shared by all rows, or [P, N,
+    D], each row its own. over: what each sum is divided by in place of m, [P] or [P, N] as the
+    masks. Raises ValueError: rows or masks out of range; where m divides, a mask that masks nothing
+    among them.
     """
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
@@ -69,10 +70,11 @@ def score_curve(
 ) -> ScoreCurve:
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
-    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P of its
-    own, which ones depends on `memory.limit` too, and the curve keeps each row's score. Errors at two sizes
-    are independent; with P = 1 there are none (NaN) for fixed rows. A mask that all rows share is asked of
-    all at once. Raises ValueError: rows, sizes or counts out of range, NaN among the answers.
+    share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P
+    of its own, which ones depends on `memory.limit` too, and the curve keeps each row's score.
+    Errors at two sizes are independent; with P = 1 there are none (NaN) for fixed rows. A mask that
+    all rows share is asked of all at once. Raises ValueError: rows, sizes or counts out of range,
+    NaN among the answers.
     """
     check_rows(x, model.num_tokens)
     num_masks = check_count(num_masks, "num_masks")
@@ -89,12 +91,7 @@ def score_curve(
         else:
             score = torch.cat(
                 [  # [s, P, N]
-                    _own_scores(
-                        model,
-                        rows,
-                        drawn[..., None].expand(-1, -1, len(rows)),
-                        generator,
-                    )
+                    _own_scores(model, rows, drawn[..., None].expand(-1, -1, len(rows)), generator)
                     for rows in x.split(_at_once(drawn.numel() * model.num_tokens))
                 ],
                 -1,
@@ -142,13 +139,14 @@ def estimate_area(
 ) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of sizes,
-    each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its degrees of freedom. By
-    orders: the chain rule along num_passes // D random orders, which have no noise where the conditionals
-    belong to one joint distribution (Chapter 12 compares the two). error: stop at this standard error, nats,
-    with passes where the noise is and num_passes at most, by the rule of `allocation.AreaPlan`. Raises
-    ValueError: rows out of range; passes that are odd or fewer than 2, than 2 D by orders, or than an error's
-    pilot takes; an error that is not above 0.
+    Unbiased (with `error` nearly), with masks of each row's own. By sizes: num_passes / 2 strata of
+    sizes, each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its
+    degrees of freedom. By orders: the chain rule along num_passes // D random orders, which have no
+    noise where the conditionals belong to one joint distribution (Chapter 12 compares the two).
+    error: stop at this standard error, nats, with passes where the noise is and num_passes at most,
+    by the rule of `allocation.AreaPlan`. Raises ValueError: rows out of range; passes that are odd
+    or fewer than 2, than 2 D by orders, or than an error's pilot takes; an error that is not above
+    0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
@@ -202,11 +200,7 @@ def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor | float, passes: int) -
 
 
 def _sizes_to_error(
-    model: ConditionalModel,
-    x: Tensor,
-    num_passes: int,
-    error: float,
-    generator: Generator,
+    model: ConditionalModel, x: Tensor, num_passes: int, error: float, generator: Generator
 ) -> RowEstimates:
     plan = AreaPlan([model.num_tokens] * len(x), num_passes, error)
     few = _at_once(model.num_tokens)
@@ -224,11 +218,7 @@ def _sizes_to_error(
 
 
 def _orders_to_error(
-    model: ConditionalModel,
-    x: Tensor,
-    num_passes: int,
-    error: float,
-    generator: Generator,
+    model: ConditionalModel, x: Tensor, num_passes: int, error: float, generator: Generator
 ) -> RowEstimates:
     num_tokens, few = model.num_tokens, _at_once(2 * model.num_tokens**2)
     check_count(num_passes, "num_passes", at_least=2 * PILOT * num_tokens)
@@ -247,17 +237,14 @@ def _orders_to_error(
     return RowEstimates(*(part.to(x.device) for part in found))
 
 
-def chain_rule(
-    model: ConditionalModel,
-    x: Tensor,
-    orders: Tensor | Policy,
-) -> Tensor:
+def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor | Policy) -> Tensor:
     """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
-    Their sum over t is log p(x) along that order. orders: permutations, or a Policy, which chooses each row's
-    order (Q = 1) as its tokens become visible; the probabilities of all rows then sum to 1, as they do not for
-    the best of several orders. Raises ValueError: rows or orders out of
-    range, a policy whose keys are not finite or depend on more than what is visible, NaN among the answers.
+    Their sum over t is log p(x) along that order. orders: permutations, or a Policy, which chooses
+    each row's order (Q = 1) as its tokens become visible; the probabilities of all rows then sum to
+    1, as they do not for the best of several orders. Raises ValueError: rows or orders out of
+    range, a policy whose keys are not finite or depend on more than what is visible, NaN among the
+    answers.
     """
     check_rows(x, model.num_tokens)
     if callable(orders):
@@ -313,7 +300,8 @@ def order_spread(
 ) -> Tensor:
     """Standard deviation of the chain rule's sum over orders, nats per row [N]: how far answers disagree.
 
-    Zero, to rounding, for conditionals of one joint distribution. Raises ValueError: num_orders below 2.
+    Zero, to rounding, for conditionals of one joint distribution. Raises ValueError: num_orders
+    below 2.
     """
     check_count(num_orders, "num_orders", at_least=2)
     orders = random_orders(model.num_tokens, num_orders, generator=generator)
@@ -358,8 +346,9 @@ class MaskVariance(NamedTuple):
 def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
     """How far the mean score of s sizes depends on the draw of the masks: a MaskVariance.
 
-    score [s, P] of masks that all rows share, else [s, P, N]. The variance is NaN for P = 1. Where rows have
-    masks of their own, a few may carry most of the variance; then few degrees of freedom stand behind it.
+    score [s, P] of masks that all rows share, else [s, P, N]. The variance is NaN for P = 1. Where
+    rows have masks of their own, a few may carry most of the variance; then few degrees of freedom
+    stand behind it.
     """
     score, num_masks = score.double(), score.shape[1]
     if num_masks == 1:

@@ -4,7 +4,8 @@
     check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))  # built from parameters: gradients as well
     check_evaluator(evaluate, language, generator=generator)         # whatever is said to measure log p(x)
 
-A model is held only to the laws that concern it: `@law(...)` above each says what a model needs for it.
+A model is held only to the laws that concern it: `@law(...)` above each says what a model needs for
+it.
 """
 
 import inspect
@@ -44,11 +45,12 @@ def law(*needs: str) -> Callable[[Callable[["Case"], None]], Callable[["Case"], 
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: the values of a token; None for a real number, whose density is integrated over `grid`: (lowest,
-    highest, how many), past the tails and finer than the narrowest density. words: rows are int64 ids, not
-    floating numbers. coherent: whether the answers belong to one joint distribution (None: they do if there is
-    a log_prob). without: {law: why the model does not obey it}. tolerance: what rounding explains, nats. A
-    model that draws at random must draw the same numbers after every `build`.
+    values: the values of a token; None for a real number, whose density is integrated over `grid`:
+    (lowest, highest, how many), past the tails and finer than the narrowest density. words: rows
+    are int64 ids, not floating numbers. coherent: whether the answers belong to one joint
+    distribution (None: they do if there is a log_prob). without: {law: why the model does not obey
+    it}. tolerance: what rounding explains, nats. A model that draws at random must draw the same
+    numbers after every `build`.
     """
 
     build: Callable[..., Any]
@@ -116,7 +118,8 @@ class Case:
 def check_model(model: Any, **options: Any) -> dict[str, str]:
     """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: outcome}.
 
-    An outcome is "obeyed", or why the law does not concern the model. Raises AssertionError: all broken laws.
+    An outcome is "obeyed", or why the law does not concern the model. Raises AssertionError: all
+    broken laws.
     """
     case = (
         replace(model, **options)
@@ -139,8 +142,8 @@ def check_model(model: Any, **options: Any) -> dict[str, str]:
 class Verdict(NamedTuple):
     """What an evaluator measures: "unbiased", "bound" or "impossible", its bias, and its noise.
 
-    bias: of the mean over rows, nats per row, with its error. noise: standard deviation of the value of one
-    row over draws, root mean square over rows.
+    bias: of the mean over rows, nats per row, with its error. noise: standard deviation of the
+    value of one row over draws, root mean square over rows.
     """
 
     verdict: str
@@ -160,10 +163,11 @@ def check_evaluator(
 ) -> Verdict:
     """What `evaluate(model, x, generator)` measures, in nats for each row x [N, D], where log p(x) is known: a Verdict.
 
-    truth: a model with `sample` and `log_prob`, whose rows and whose exact answers the evaluator is given. On
-    average no distribution has a higher log-probability of these rows than the truth, so what lies above it is
-    "impossible"; what lies below may be a "bound"; "unbiased" is what is not told from log p(x) at this level.
-    Raises ValueError: fewer than 2 rows or draws, values of another shape or not finite.
+    truth: a model with `sample` and `log_prob`, whose rows and whose exact answers the evaluator is
+    given. On average no distribution has a higher log-probability of these rows than the truth, so
+    what lies above it is "impossible"; what lies below may be a "bound"; "unbiased" is what is not
+    told from log p(x) at this level. Raises ValueError: fewer than 2 rows or draws, values of
+    another shape or not finite.
     """
     check_count(num_rows, "num_rows", at_least=2)
     x = truth.sample(num_rows, generator=generator)
@@ -260,7 +264,8 @@ def conditionals_are_distributions(case: Case) -> None:
 def every_word_is_answered_for(case: Case) -> None:
     """Words' probabilities sum to 1 at every token; the word that stands there has the token's own answer.
 
-    At an observed token that holds where the answers belong to one joint distribution: its word is certain.
+    At an observed token that holds where the answers belong to one joint distribution: its word is
+    certain.
     """
     model, x = case.model(), case.some_rows(3)
     observed = torch.cat([case.masks(), all_observed(case.num_tokens, case.device)[None, None]])

@@ -37,11 +37,12 @@ def fit(
 ) -> History:
     """Maximise `objective()` over `parameters` with `optimiser` (Adam is the paper's); returns a History.
 
-    objective: called at each step, returns a scalar tensor in nats per row. track: {name: function}, called
-    without gradients at every `track_every`-th step from 0 and after the last. decay_steps: the learning rate
-    falls along a half cosine, to zero after so many steps, of which this run may be the beginning. warm_up:
-    it rises linearly over so many steps. Raises ValueError: counts below 1 (warm_up: below 0), more steps
-    than the decay has, a rate that is not positive, nothing to train; FloatingPointError: a value not finite.
+    objective: called at each step, returns a scalar tensor in nats per row. track: {name:
+    function}, called without gradients at every `track_every`-th step from 0 and after the last.
+    decay_steps: the learning rate falls along a half cosine, to zero after so many steps, of which
+    this run may be the beginning. warm_up: it rises linearly over so many steps. Raises ValueError:
+    counts below 1 (warm_up: below 0), more steps than the decay has, a rate that is not positive,
+    nothing to train; FloatingPointError: a value not finite.
     """
     check_count(num_steps, "num_steps")
     check_count(track_every, "track_every")

@@ -58,10 +58,7 @@ def plain_to_rst(lines: list[str]) -> list[str]:
             parts[::2] = [re.sub(r"([\\*_|`:])", r"\\\1", text) for text in parts[::2]]
             parts[1::2] = [f"\\ ``{code}``\\ " for code in parts[1::2]]
             # a paragraph that starts with "- " or "1." is no list either
-            out += [
-                "\\ " + "".join(parts),
-                "",
-            ]
+            out += ["\\ " + "".join(parts), ""]
     return out
 
 

@@ -1,10 +1,11 @@
 """Name what the outputs of a chapter depend on, in one digest per chapter: it runs again when that changes.
 
-It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or not, without
-their comments and docstrings; the pinned requirements and Python's version; the bands of its own claims and for
-which data they were set; and, where it imports what reads data or weights, those that are there. Text, captions,
-the wording of claims and all that makes pages of outputs run nothing. The stored results that a chapter read are
-named by its outputs (book_outputs.py).
+It covers the chapter's code; the modules of `mptlml` and `mptlml_book` that it imports, directly or
+not, without their comments and docstrings; the pinned requirements and Python's version; the bands
+of its own claims and for which data they were set; and, where it imports what reads data or
+weights, those that are there. Text, captions, the wording of claims and all that makes pages of
+outputs run nothing. The stored results that a chapter read are named by its outputs
+(book_outputs.py).
 """
 
 import ast

@@ -2,10 +2,10 @@
 
     python book/_ext/book_execute.py [--jobs N] [chapter ...]      (what `make execute` runs)
 
-Each chapter whose digest (book_digest.py) has no outputs yet is run by `pytest --nbmake`, two at a time.
-Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by Ctrl-C, so the
-build of the pages executes nothing; one that failed shows its traceback and lies in build/chapters, to be
-looked at. Chapters are named by file (`04_convergence`).
+Each chapter whose digest (book_digest.py) has no outputs yet is run by `pytest --nbmake`, two at a
+time. Outputs of those that passed are kept (book_outputs.py), also where the others are stopped by
+Ctrl-C, so the build of the pages executes nothing; one that failed shows its traceback and lies in
+build/chapters, to be looked at. Chapters are named by file (`04_convergence`).
 """
 
 import argparse
@@ -30,7 +30,8 @@ from mptlml_book.data.fetch import missing
 def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
     """Run chapters, each with the digest of its sources, by `pytest --nbmake`; the names of those that failed.
 
-    A copy of each is run; those that pass are kept (book_nbmake.py). Stopped, it ends all that it started.
+    A copy of each is run; those that pass are kept (book_nbmake.py). Stopped, it ends all that it
+    started.
     """
     copies = root / "build" / "chapters"  # nbmake passes by what lies below _build
     shutil.rmtree(copies, ignore_errors=True)
@@ -106,8 +107,8 @@ def fetch(wanted: list[Path], root: Path) -> None:
 def refresh(wanted: list[Path], jobs: int, root: Path, ask: bool) -> list[str]:
     """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others.
 
-    What stands in for data is out of date once these are at hand, for which the network is asked, unless not to `ask`
-    and every chapter has outputs.
+    What stands in for data is out of date once these are at hand, for which the network is asked,
+    unless not to `ask` and every chapter has outputs.
     """
     if ask or any(executed_chapter(path, root) is None for path in wanted):
         fetch(wanted, root)

@@ -2,9 +2,9 @@
 
     MPTLML_REPOSITORY=https://github.com/OWNER/NAME MPTLML_BRANCH=main make book
 
-No source says where the book is kept: with these two variables each chapter can be opened in Binder, and each
-page in the repository; without them there are downloads alone. The notebooks of the site, which all buttons
-open, can be read before they run (book_notebook.py).
+No source says where the book is kept: with these two variables each chapter can be opened in
+Binder, and each page in the repository; without them there are downloads alone. The notebooks of
+the site, which all buttons open, can be read before they run (book_notebook.py).
 """
 
 import os

@@ -1,8 +1,8 @@
 """A chapter as a notebook that can be read anywhere, as in JupyterLab or on GitHub, before it is run.
 
-Its text has numbers, references and equations in place of the roles and directives that only this book's
-builder knows; they are taken from the chapters' outputs, from claims, and from the page as it was built. Its
-drawings are images.
+Its text has numbers, references and equations in place of the roles and directives that only this
+book's builder knows; they are taken from the chapters' outputs, from claims, and from the page as
+it was built. Its drawings are images.
 """
 
 import base64

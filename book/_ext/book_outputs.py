@@ -43,7 +43,8 @@ def executed_chapter(
 ) -> nbformat.NotebookNode | None:
     """The chapter as it is today, with the outputs of its code; None where it has not run for its sources.
 
-    Which stored results it reads, only its outputs know: they name each file, with the digest of what it held.
+    Which stored results it reads, only its outputs know: they name each file, with the digest of
+    what it held.
     """
     kept, notebook = place(path, digest(path, root), root), read_chapter(path, text)
     if not kept.is_file():

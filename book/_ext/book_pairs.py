@@ -1,8 +1,9 @@
 """Write each chapter's source notebooks/x.md into its twin x.ipynb, without outputs: what `make pairs` runs.
 
-An edit that reached the twin alone (made by an editor without Jupytext) is not written over: where a twin holds
-cells that neither its source has, nor the source as it was last committed or last written into it, or lacks some
-that it was given and its source still has, both files stay as they are, and the run says how to keep either.
+An edit that reached the twin alone (made by an editor without Jupytext) is not written over: where
+a twin holds cells that neither its source has, nor the source as it was last committed or last
+written into it, or lacks some that it was given and its source still has, both files stay as they
+are, and the run says how to keep either.
 """
 
 import hashlib
@@ -42,7 +43,8 @@ def committed(path: Path, root: Path) -> str:
 def apart(source: Path, written: list[str], config: object, root: Path) -> str:
     """What was done to the twin alone, in words; "" for nothing.
 
-    `written` names the cells that the twin was last given; what was committed serves where there are none.
+    `written` names the cells that the twin was last given; what was committed serves where there
+    are none.
     """
     twin = source.with_suffix(".ipynb")
     try:

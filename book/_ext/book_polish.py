@@ -1,10 +1,11 @@
 """What the finished pages still need: true minus signs, small repairs, MathJax, and the scripts of moving figures.
 
-Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a screen
-reader and a keyboard get along; `tests/test_site.py` notices when a new version makes one necessary or wrong.
-MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no
-connection. Of its 15 MB the book needs one bundle, one extension and one folder of fonts. Nor does a page load
-what it does not use: the theme's icons as a script, beside the font that has them, and the index of the search.
+Each repair of the theme's and docutils' HTML is a pair (what stands there, what should), so that a
+screen reader and a keyboard get along; `tests/test_site.py` notices when a new version makes one
+necessary or wrong. MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must
+typeset their equations with no connection. Of its 15 MB the book needs one bundle, one extension
+and one folder of fonts. Nor does a page load what it does not use: the theme's icons as a script,
+beside the font that has them, and the index of the search.
 """
 
 import re

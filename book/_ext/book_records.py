@@ -5,8 +5,9 @@
     {claim}`id`                a claim's value in a sentence, with a mark for how it came out and its story on hover,
                                focus or tap; {verdict}`id` is the verdict in words
 
-Chapters that are out of date run first. Then all are read with their outputs, each record drawn where it
-stands. The site gets claims.json (described by claims.schema.json) and data/KEY.csv beside its pages.
+Chapters that are out of date run first. Then all are read with their outputs, each record drawn
+where it stands. The site gets claims.json (described by claims.schema.json) and data/KEY.csv beside
+its pages.
 """
 
 import csv

@@ -1,7 +1,8 @@
 """Models: each answers `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
 
-Beside them SecondMoment, a summary of rows for PPCA, and Rule with the functions that make one for LinearVAE.
-`Recursive` and `Importance` answer for a `deep_vae.DeepVAE`, a network without conditionals of its own.
+Beside them SecondMoment, a summary of rows for PPCA, and Rule with the functions that make one for
+LinearVAE. `Recursive` and `Importance` answer for a `deep_vae.DeepVAE`, a network without
+conditionals of its own.
 """
 
 from .deep_vae import Recursive

@@ -1,10 +1,11 @@
 """A deep variational autoencoder with a Gaussian likelihood, and ways to ask it for p(x_j | x_R).
 
-x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the tokens are
-independent, so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution of z given x_R has no
-closed form. `Recursive` approximates it by encoding and decoding in turn (Rezende et al. 2014, Sec. F),
-`importance.Importance` by weighted draws. These two are models; `DeepVAE` itself is a network. They raise
-ValueError for shapes or a dtype that do not fit and for NaN or infinity at observed tokens.
+x = f(z) + noise, z ~ N(0, I_K), with one learned noise variance s^2 for all tokens. Given z the
+tokens are independent, so p(x_j | x_R) = E_{z | x_R}[ N(x_j; f_j(z), s^2) ]. Only the distribution
+of z given x_R has no closed form. `Recursive` approximates it by encoding and decoding in turn
+(Rezende et al. 2014, Sec. F), `importance.Importance` by weighted draws. These two are models;
+`DeepVAE` itself is a network. They raise ValueError for shapes or a dtype that do not fit and for
+NaN or infinity at observed tokens.
 """
 
 import copy
@@ -117,9 +118,10 @@ class DeepVAE(nn.Module):
     def condensed(self, x: Tensor) -> tuple["DeepVAE", Tensor, Tensor]:
         """The same model with fewer tokens: (network, y [N, H], rest [N]) with log p(x) = log p(y) + rest.
 
-        Rotated axes leave noise of equal variance as it is. The decoder's last layer reaches H of the D
-        directions; along the others x is noise whatever z is, of log density `rest`, nats per row. For whole
-        rows only, since a rotated axis is no token, and for the decoder alone. Where D <= H nothing changes.
+        Rotated axes leave noise of equal variance as it is. The decoder's last layer reaches H of
+        the D directions; along the others x is noise whatever z is, of log density `rest`, nats per
+        row. For whole rows only, since a rotated axis is no token, and for the decoder alone. Where
+        D <= H nothing changes.
         """
         last = cast(nn.Linear, self.decoder[-1])
         if self.num_tokens <= last.in_features:
@@ -142,10 +144,11 @@ class DeepVAE(nn.Module):
 class Recursive:
     """p(x_j | x_R) by encoding and decoding in turn, `num_passes` times; the visible tokens are put back.
 
-    The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each pass, else
-    take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an exact encoder is
-    Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for one z, so the sum over the
-    tokens of a mask is also log p(x_M | z_T). through: gradients flow through all passes, not only the last.
+    The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each
+    pass, else take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an
+    exact encoder is Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for
+    one z, so the sum over the tokens of a mask is also log p(x_M | z_T). through: gradients flow
+    through all passes, not only the last.
     """
 
     vae: DeepVAE

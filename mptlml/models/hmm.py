@@ -1,6 +1,7 @@
 """A hidden Markov model: p(x, z) = initial_{z_1} prod_t transition_{z_{t-1} z_t} prod_t emission_{z_t x_t}.
 
-Leaving out the factor of a hidden token sums it out: a forward and a backward pass answer any observed set.
+Leaving out the factor of a hidden token sums it out: a forward and a backward pass answer any
+observed set.
 """
 
 import math
@@ -17,8 +18,9 @@ from ..protocol import all_observed, at_masked
 class HiddenMarkovModel:
     """Probabilities initial [H], transition [H from, H to], emission [H, V]; tokens are 0..V - 1, int64.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
-    not fit, distributions that do not sum to 1; the methods also raise it for tokens not in 0..V - 1.
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError:
+    shapes that do not fit, distributions that do not sum to 1; the methods also raise it for tokens
+    not in 0..V - 1.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """A deep VAE's p(x_j | x_R) and p(x_R) by weighted draws of the latent variable.
 
-`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is first
-placed on the highest peak of p(z | x_R) and then fitted to its own weighted draws (population Monte Carlo,
-Cappé et al. 2004). That proposal has one peak per row, so it cannot reveal a peak that the search missed.
+`Importance` draws z from the encoder (MIWAE, Mattei & Frellsen 2019), or from a Student's t that is
+first placed on the highest peak of p(z | x_R) and then fitted to its own weighted draws (population
+Monte Carlo, Cappé et al. 2004). That proposal has one peak per row, so it cannot reveal a peak that
+the search missed.
 """
 
 import math
@@ -21,17 +22,9 @@ from .deep_vae import DeepVAE, checked, filled
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
 # candidates around the encoder's mean, from the prior; climbed from
-NEAR, FAR, CLIMBS = (
-    200,
-    100,
-    3,
-)
+NEAR, FAR, CLIMBS = (200, 100, 3)
 # of fitting the proposal; least effective sample size of a fit
-ROUNDS, ROUND_DRAWS, LEAST_SIZE = (
-    6,
-    200,
-    30,
-)
+ROUNDS, ROUND_DRAWS, LEAST_SIZE = (6, 200, 30)
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 AT_ONCE = 2**23  # draws x rows x tokens: 32 MB of float32
 
@@ -79,12 +72,13 @@ class StudentT(NamedTuple):
 class Importance:
     """p(x_j | x_R) and p(x_R) by S = `num_samples` draws of z, each weighted by p(x_R, z) / proposal(z).
 
-    proposal "encoder": the encoder's answer to the visible tokens, with `fill` at the hidden ones; cheap and
-    differentiable, but as poor as the encoder. "mode": Student's t around the highest peak of p(z | x_R) that
-    a search finds, with mean and covariance fitted in ROUNDS rounds; the S draws of the estimate are fresh.
-    Both are right as S grows; before that, log p(x_R) is too low on average. own_encoder: in training, the
-    encoder follows the gradient of the ELBO of the visible tokens instead of that of the answers; the answers
-    themselves do not change. Raises ValueError: another proposal.
+    proposal "encoder": the encoder's answer to the visible tokens, with `fill` at the hidden ones;
+    cheap and differentiable, but as poor as the encoder. "mode": Student's t around the highest
+    peak of p(z | x_R) that a search finds, with mean and covariance fitted in ROUNDS rounds; the S
+    draws of the estimate are fresh. Both are right as S grows; before that, log p(x_R) is too low
+    on average. own_encoder: in training, the encoder follows the gradient of the ELBO of the
+    visible tokens instead of that of the answers; the answers themselves do not change. Raises
+    ValueError: another proposal.
     """
 
     vae: DeepVAE

@@ -1,10 +1,11 @@
 """A linear Bernoulli variational autoencoder, with its latent variable integrated out by quadrature.
 
-p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x . eta -
-sum_j softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the number of nodes
-z_q. With nodes z_q and weights w_q that sum to one the model is a finite mixture of products: given the
-observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q), and p(x_j = 1 | x_R) = sum_q r_q
-sigmoid(eta_qj). These conditionals belong to one joint distribution, whatever the rule.
+p(x | z) = prod_j Bernoulli(x_j; sigmoid(eta_j)), eta = W z + b, z ~ N(0, I_K). So log p(x | z) = x
+. eta - sum_j softplus(eta_j), and x . eta = (W^T x) . z + b . x reads each row once, whatever the
+number of nodes z_q. With nodes z_q and weights w_q that sum to one the model is a finite mixture of
+products: given the observed tokens R, node q has the share r_q proportional to w_q p(x_R | z_q),
+and p(x_j = 1 | x_R) = sum_q r_q sigmoid(eta_qj). These conditionals belong to one joint
+distribution, whatever the rule.
 """
 
 from functools import partial
@@ -27,8 +28,8 @@ CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum 
 class LinearVAE:
     """weight W [D, K], bias b [D], rule for z; tokens are 0.0 or 1.0.
 
-    Parameters may require gradients; results follow their dtype and device. Raises ValueError: shapes that do
-    not fit, NaN; the methods also raise it for tokens other than 0 and 1.
+    Parameters may require gradients; results follow their dtype and device. Raises ValueError:
+    shapes that do not fit, NaN; the methods also raise it for tokens other than 0 and 1.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, rule: Rule) -> None:
@@ -89,8 +90,8 @@ class LinearVAE:
     def mode(self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6) -> Peak:
         """The peak of p(z | x_R).
 
-        log p(z | x_R) is concave, so there is one. Newton's steps find it, from the posterior mean under the
-        rule, and end when none is longer than `tolerance`.
+        log p(z | x_R) is concave, so there is one. Newton's steps find it, from the posterior mean
+        under the rule, and end when none is longer than `tolerance`.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         seen, mask = torch.where(observed, x, 0.0), observed.to(self.weight)
@@ -120,9 +121,10 @@ class LinearVAE:
     ) -> Rule:
         """A rule of each row's own: nodes [..., Q, K] at mode + L offset, log weight + log p(x_R, z) there.
 
-        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule gives adaptive
-        quadrature; draws of u with log_weights -log Q importance sampling from the Laplace approximation. The
-        logsumexp of the new log weights is log p(x_R); their softmax holds the posterior's shares.
+        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule
+        gives adaptive quadrature; draws of u with log_weights -log Q importance sampling from the
+        Laplace approximation. The logsumexp of the new log weights is log p(x_R); their softmax
+        holds the posterior's shares.
         """
         x, observed = torch.broadcast_tensors(x, self._check(x, observed))
         # the nodes need not lie exactly around the peak

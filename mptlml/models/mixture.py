@@ -1,7 +1,7 @@
 """A mixture of Bernoulli distributions: p(x) = sum_c weight_c prod_j prob_cj^x_j (1 - prob_cj)^(1 - x_j).
 
-Given the observed tokens R, component c has the responsibility r_c proportional to weight_c p_c(x_R), and
-p(x_j = 1 | x_R) = sum_c r_c prob_cj.
+Given the observed tokens R, component c has the responsibility r_c proportional to weight_c
+p_c(x_R), and p(x_j = 1 | x_R) = sum_c r_c prob_cj.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,8 @@ class BernoulliMixture:
     """weights [C], at least 0 and summing to 1; probs [C, D] in [0, 1]; tokens are 0 or 1, floating or int64.
 
     Parameters may require gradients, weights above 0; results follow their dtype and device. Raises
-    ValueError: shapes that do not fit, values out of range; the methods also raise it for tokens other than 0 and 1.
+    ValueError: shapes that do not fit, values out of range; the methods also raise it for tokens
+    other than 0 and 1.
     """
 
     def __init__(self, weights: Tensor, probs: Tensor) -> None:
@@ -48,10 +49,11 @@ class BernoulliMixture:
     ) -> "Fitted":
         """Expectation maximisation from random rows of x [N, D], or from a model `start`.
 
-        Each component also counts `smoothing` imaginary rows of fair coins, which keeps probabilities off 0
-        and 1; with smoothing = 0 this is maximum likelihood, and the log-likelihood never falls. Stops when a
-        step gains less than `tolerance` nats per row. Raises ValueError: rows that are not binary, more
-        components than rows, a start of another size, counts below 1, negative smoothing.
+        Each component also counts `smoothing` imaginary rows of fair coins, which keeps
+        probabilities off 0 and 1; with smoothing = 0 this is maximum likelihood, and the
+        log-likelihood never falls. Stops when a step gains less than `tolerance` nats per row.
+        Raises ValueError: rows that are not binary, more components than rows, a start of another
+        size, counts below 1, negative smoothing.
         """
         check_count(num_components, "num_components")
         check_count(num_steps, "num_steps")
@@ -103,10 +105,7 @@ class BernoulliMixture:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         shares = self._joint(x, observed).softmax(-1)  # r_c [..., C]
         # [..., D]: sums of positive terms
-        one, zero = (
-            shares @ self.probs,
-            shares @ (1 - self.probs),
-        )
+        one, zero = (shares @ self.probs, shares @ (1 - self.probs))
         return at_masked(torch.where(x == 1, one, zero).log(), x, observed)
 
     def _joint(self, x: Tensor, observed: Tensor) -> Tensor:

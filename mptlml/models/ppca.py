@@ -1,8 +1,8 @@
 """Probabilistic PCA: every answer in closed form, through the K x K posterior of the latent variable.
 
-x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T + sigma^2 I (Eq. 6).
-Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), z has the posterior mean
-A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
+x = W z + mu + eps with z ~ N(0, I_K), eps ~ N(0, sigma^2 I_D); so p(x) = N(mu, S), S = W W^T +
+sigma^2 I (Eq. 6). Given the observed tokens R, with A = sigma^2 I + W_R^T W_R (K x K), z has the
+posterior mean A^-1 W_R^T (x_R - mu_R) and covariance sigma^2 A^-1, hence for each masked token j
 
     m_j = mu_j + w_j^T A^-1 W_R^T (x_R - mu_R),      v_j = sigma^2 (1 + w_j^T A^-1 w_j).
 
@@ -32,8 +32,8 @@ ROUNDING, LOST = 1e-6, 1e-4
 class SecondMoment:
     """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
 
-    is_root: in place of the covariance [D, D] stands a root [r, D] with covariance root^T root, which is
-    cheaper to multiply with where r is small. PPCA reads all in float64.
+    is_root: in place of the covariance [D, D] stands a root [r, D] with covariance root^T root,
+    which is cheaper to multiply with where r is small. PPCA reads all in float64.
     """
 
     mean: Tensor
@@ -105,10 +105,11 @@ class Moments(NamedTuple):
 class PPCA:
     """Probabilistic PCA (Tipping & Bishop 1999): weight W [D, K], noise_variance sigma^2 > 0, mean mu [D], None for 0.
 
-    Parameters may require gradients; results follow their dtype and device, and are computed in float64,
-    because they are differences of large numbers where the noise is small. Raises ValueError: shapes that do
-    not fit, K > D, a noise variance that is not positive, NaN. The methods raise it for x and observed that do
-    not fit, NaN at an observed token, and a covariance lost to rounding.
+    Parameters may require gradients; results follow their dtype and device, and are computed in
+    float64, because they are differences of large numbers where the noise is small. Raises
+    ValueError: shapes that do not fit, K > D, a noise variance that is not positive, NaN. The
+    methods raise it for x and observed that do not fit, NaN at an observed token, and a covariance
+    lost to rounding.
     """
 
     def __init__(
@@ -150,10 +151,11 @@ class PPCA:
     ) -> "PPCA":
         """The maximum-likelihood model of rows [N, D], or of their SecondMoment (Tipping & Bishop 1999, Eq. 14-15).
 
-        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with divisor N.
-        sigma^2 is `noise_variance` where that is given (eigenvalues below it count as sigma^2), else the mean
-        of the other D - K eigenvalues. mean [D]: the known mean, else it is fitted. Raises ValueError: K not in
-        1..D, K = D with the noise to be fitted, rows that K dimensions explain fully, what the model refuses.
+        W = U_K (L_K - sigma^2 I)^(1/2) from the K largest eigenvalues L of the covariance with
+        divisor N. sigma^2 is `noise_variance` where that is given (eigenvalues below it count as
+        sigma^2), else the mean of the other D - K eigenvalues. mean [D]: the known mean, else it is
+        fitted. Raises ValueError: K not in 1..D, K = D with the noise to be fitted, rows that K
+        dimensions explain fully, what the model refuses.
         """
         if not isinstance(data, SecondMoment):
             check_rows(data, data.shape[-1])
@@ -237,9 +239,10 @@ class PPCA:
     def mean_conditional_log_prob(self, data: Tensor | SecondMoment, observed: Tensor) -> Tensor:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D].
 
-        data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an expectation.
-        The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost does not grow with N; where
-        that would lose digits a RuntimeWarning says that it goes row by row.
+        data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an
+        expectation. The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost
+        does not grow with N; where that would lose digits a RuntimeWarning says that it goes row by
+        row.
         """
         moment = self._about_mean(data)
         check_shapes(moment.mean, observed, self.num_tokens, self._weight)
@@ -251,8 +254,8 @@ class PPCA:
     def _mean_of_few(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
         """The same for a few masks, given the second moment C about mu and `_outer`.
 
-        With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j - m_j)^2 is
-        C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
+        With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j -
+        m_j)^2 is C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
         """
         wt = self._weight.T.contiguous()
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
@@ -320,7 +323,8 @@ class PPCA:
     def _keeps_digits(self, root: Tensor, inverse: Tensor, length: Tensor, loss: float) -> bool:
         """Whether a difference of squared lengths [...] loses at most `loss` nats, by a bound that was tried.
 
-        root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its condition.
+        root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its
+        condition.
         """
         condition = root.square().sum((-2, -1)) * inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
         numbers = (condition * length / self._noise_variance).detach()

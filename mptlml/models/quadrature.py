@@ -27,9 +27,10 @@ def disc_rule(
 ) -> Rule:
     """A uniform grid inside the ball that holds the prior's mass; the weights sum to one.
 
-    It converges faster than any power of `spacing` below the posterior's width. With a `generator` the grid is
-    shifted by a random part of a cell, so that a model in training cannot fit the nodes. Raises ValueError:
-    spacing or radius not positive, or more than 10^6 nodes in the surrounding cube.
+    It converges faster than any power of `spacing` below the posterior's width. With a `generator`
+    the grid is shifted by a random part of a cell, so that a model in training cannot fit the
+    nodes. Raises ValueError: spacing or radius not positive, or more than 10^6 nodes in the
+    surrounding cube.
     """
     check_count(num_latents, "num_latents")
     if not 0 < spacing <= radius < math.inf:

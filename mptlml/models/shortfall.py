@@ -14,9 +14,9 @@ ROWS = 2048  # per call
 class Shortfall:
     """Minus KL(truth || model) at each masked token, as a model: `score_curve` averages it for each size.
 
-    For rows drawn from the truth, the area of its curve has the same mean as the model's area minus the
-    truth's, without the noise of the token itself. Both must answer `vocabulary_log_prob`. Raises ValueError:
-    they differ in tokens or vocabulary.
+    For rows drawn from the truth, the area of its curve has the same mean as the model's area minus
+    the truth's, without the noise of the token itself. Both must answer `vocabulary_log_prob`.
+    Raises ValueError: they differ in tokens or vocabulary.
     """
 
     def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:

@@ -22,11 +22,12 @@ ROWS = 256  # in a forward pass where no gradient is needed, to keep memory smal
 class MaskedTransformer(nn.Module):
     """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
 
-    In place of positions there is a learned bias for each head and distance. distance: how it starts. "near":
-    the heads look one token back, one ahead, two back and so on, since a small network takes longest to learn
-    to look nearby; "flat": all distances alike; "none": there is no bias, now or later, and the network reads
-    a set, whose tokens have no order. Raises ValueError: another `distance`, a width that is not a multiple of
-    the number of heads; the methods, an unknown token id.
+    In place of positions there is a learned bias for each head and distance. distance: how it
+    starts. "near": the heads look one token back, one ahead, two back and so on, since a small
+    network takes longest to learn to look nearby; "flat": all distances alike; "none": there is no
+    bias, now or later, and the network reads a set, whose tokens have no order. Raises ValueError:
+    another `distance`, a width that is not a multiple of the number of heads; the methods, an
+    unknown token id.
     """
 
     def __init__(

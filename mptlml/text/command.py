@@ -599,8 +599,8 @@ def _summary_of_variants(given: argparse.Namespace, lines: list[Line]) -> str:
 def rank_interval(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
     """Spearman's rank correlation of two samples [n] between the ends of its interval at 95%: (low, rank, high).
 
-    By Fisher's transformation, with the variance (1 + rank^2 / 2) / (n - 3) of Bonett and Wright (2000). NaN
-    where a sample is constant, or the interval has fewer than four values.
+    By Fisher's transformation, with the variance (1 + rank^2 / 2) / (n - 3) of Bonett and Wright
+    (2000). NaN where a sample is constant, or the interval has fewer than four values.
     """
     if len(one) < 2 or min(np.ptp(one), np.ptp(other)) == 0:
         return math.nan, math.nan, math.nan

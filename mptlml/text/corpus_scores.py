@@ -64,18 +64,19 @@ def score_corpus(
 ) -> Path:
     """Write one line for each text, in order, and return the path of the file. Scores are in nats per text.
 
-    A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks per size,
-    each text its own, and 0 where all masks were asked, as of texts of up to six tokens; `quadrature_error`
-    is of `num_sizes` sizes in place of all. Lines of strings are their places from 1. tokens: score each too.
+    A line holds what the page *Score your own network* lists: `area_error` is of `num_masks` masks
+    per size, each text its own, and 0 where all masks were asked, as of texts of up to six tokens;
+    `quadrature_error` is of `num_sizes` sizes in place of all. Lines of strings are their places
+    from 1. tokens: score each too.
 
-    error: each area is measured to about this standard error, nats, in at most `num_passes` rows, over all
-    sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is no curve, and no
-    error of quadrature. truncate: of a text that is too long, score as many tokens as the model takes.
-    single: the pseudo-log-likelihood alone; windows: then each token of a text that is too long is predicted
-    from as many around it as the model takes. left_out: is told of texts that cannot be scored. about: what
-    else the file of settings says. Raises ValueError before work starts: such a text where there is no
-    `left_out`, counts out of range, and what `write_results` refuses; while it works, a text that has no
-    finite score.
+    error: each area is measured to about this standard error, nats, in at most `num_passes` rows,
+    over all sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is
+    no curve, and no error of quadrature. truncate: of a text that is too long, score as many tokens
+    as the model takes. single: the pseudo-log-likelihood alone; windows: then each token of a text
+    that is too long is predicted from as many around it as the model takes. left_out: is told of
+    texts that cannot be scored. about: what else the file of settings says. Raises ValueError
+    before work starts: such a text where there is no `left_out`, counts out of range, and what
+    `write_results` refuses; while it works, a text that has no finite score.
     """
     check_list(texts)
     items = [
@@ -132,8 +133,9 @@ def compare_corpus(
 ) -> Path:
     """Write one line for each pair, in order: the numbers of `pairs.Comparison`; return the file's path.
 
-    A line holds `line` (of the first text), `first` and `second`, the texts, `cut_tokens` of both together,
-    and the digests of `score_corpus`, whose options these are. An infinite end of an interval is null.
+    A line holds `line` (of the first text), `first` and `second`, the texts, `cut_tokens` of both
+    together, and the digests of `score_corpus`, whose options these are. An infinite end of an
+    interval is null.
     """
     found = _readable(lm, pairs, truncate, left_out)
     heads = [
@@ -160,9 +162,10 @@ def choose_corpus(
 ) -> Path:
     """Write one line for each question, in order: which of its answers is likeliest; return the file's path.
 
-    A line holds `answers`, their `pseudo_log_likelihoods`, nats, and the likeliest by these, `likeliest_singly`,
-    by its place from 1, None where another answer is the same to the tokenizer; unless `single`, also `chosen`
-    by area, `decided` and `passes` of `pairs.choose`. Options are those of `compare_corpus`.
+    A line holds `answers`, their `pseudo_log_likelihoods`, nats, and the likeliest by these,
+    `likeliest_singly`, by its place from 1, None where another answer is the same to the tokenizer;
+    unless `single`, also `chosen` by area, `decided` and `passes` of `pairs.choose`. Options are
+    those of `compare_corpus`.
     """
     found = _readable(lm, questions, truncate, left_out)
     heads = [dict(answers=[text.text for text in item.texts]) | _head(item) for item in found]
@@ -186,11 +189,11 @@ def variants_corpus(
 ) -> Path:
     """Write one line for each mutant of a wild type, minus the wild type, nats; return the file's path.
 
-    variants: pairs of the mutant, such as E1A:V2G, and the wild type, the same in all. A line holds `mutant`
-    and its `masked_marginal`, the sum over its substitutions of what D passes say of all mutants (Meier et
-    al. 2021). single: its `pseudo_log_likelihood` too, D passes each; areas: what `compare` says, too. offset:
-    as `sequences.mutated`. Raises ValueError: a tokenizer that does not take a letter for a token, what
-    `sequences.mutated` refuses, and as `compare_corpus`.
+    variants: pairs of the mutant, such as E1A:V2G, and the wild type, the same in all. A line holds
+    `mutant` and its `masked_marginal`, the sum over its substitutions of what D passes say of all
+    mutants (Meier et al. 2021). single: its `pseudo_log_likelihood` too, D passes each; areas: what
+    `compare` says, too. offset: as `sequences.mutated`. Raises ValueError: a tokenizer that does
+    not take a letter for a token, what `sequences.mutated` refuses, and as `compare_corpus`.
     """
     [wild, *others] = {wild.text: wild for _, wild in variants}.values()
     letters = "".join(wild.text.split())

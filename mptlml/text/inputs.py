@@ -44,8 +44,8 @@ LeftOut = Callable[[str], None]  # is told of what cannot be used; without it, t
 class Text(NamedTuple):
     """A text, the line of its file on which it begins, from 1, and the name that FASTA gives it, if any.
 
-    given: a text that stands before it, seen and not scored; beside: the other columns of its row; right: of a
-    question's answers, which is right, from 1.
+    given: a text that stands before it, seen and not scored; beside: the other columns of its row;
+    right: of a question's answers, which is right, from 1.
     """
 
     line: int
@@ -60,10 +60,11 @@ class Text(NamedTuple):
 class Source:
     """A file of texts, and how it is read.
 
-    format: one of FORMATS; by default as its name ends, else as it begins. header: whether the first line of
-    a table names its columns. quotes: whether quotes enclose cells between tabs, as between commas they do.
-    left_out: is told of rows that cannot be used; say: of what was taken in one of several ways. counts: how
-    many texts were `empty`. keys and known: the names of the texts' columns, and of all, once they are read.
+    format: one of FORMATS; by default as its name ends, else as it begins. header: whether the
+    first line of a table names its columns. quotes: whether quotes enclose cells between tabs, as
+    between commas they do. left_out: is told of rows that cannot be used; say: of what was taken in
+    one of several ways. counts: how many texts were `empty`. keys and known: the names of the
+    texts' columns, and of all, once they are read.
     """
 
     path: Path
@@ -81,10 +82,10 @@ class Source:
     ) -> list[tuple[Text, ...]]:
         """The texts of each row, one for each of `columns`, in order, without blanks at the end.
 
-        columns: by their names, else by their numbers from 1; by default all, where there are `count`.
-        given: the column of what stands before the texts of a row. A row whose only text is empty is left
-        out. Raises ValueError: nothing to be read, no such column, one for two purposes, a row that does not
-        fit, not UTF-8; OSError.
+        columns: by their names, else by their numbers from 1; by default all, where there are
+        `count`. given: the column of what stands before the texts of a row. A row whose only text
+        is empty is left out. Raises ValueError: nothing to be read, no such column, one for two
+        purposes, a row that does not fit, not UTF-8; OSError.
         """
         found: list[tuple[Text, ...]] = []
         keys: list[str] = []

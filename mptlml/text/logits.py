@@ -15,18 +15,13 @@ ROWS = 64  # that a network is asked about at once
 class FromLogits:
     """A ConditionalModel of rows of D token ids, from what a masked network answers: `score` can work on it.
 
-    logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A time, a
-    frame of special tokens or another device is its own affair: `lambda ids: network(ids, time)[:, 1:-1]`.
-    V is found by asking once. Raises ValueError:
-    answers of another shape, a mask_id or counts out of range.
+    logits: takes ids, long [B, D], with `mask_id` where a token is hidden, and answers [B, D, V]. A
+    time, a frame of special tokens or another device is its own affair: `lambda ids: network(ids,
+    time)[:, 1:-1]`. V is found by asking once. Raises ValueError: answers of another shape, a
+    mask_id or counts out of range.
     """
 
-    def __init__(
-        self,
-        logits: Callable[[Tensor], Tensor],
-        mask_id: int,
-        num_tokens: int,
-    ) -> None:
+    def __init__(self, logits: Callable[[Tensor], Tensor], mask_id: int, num_tokens: int) -> None:
         self.logits, self.mask_id = logits, check_count(mask_id, "mask_id", at_least=0)
         self.num_tokens = check_count(num_tokens, "num_tokens")
         with torch.no_grad():

@@ -1,8 +1,9 @@
 """Masked language models of Hugging Face transformers as conditional models: log p(x_j | x_R) of tokens.
 
-D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is masked,
-scored or counted. A network's answers need not belong to one joint distribution; the area is then the mean
-over orders of the chain rule, by Jensen's inequality at most the log of their mixture (`order_gap`).
+D counts a text's own tokens. Special tokens frame the text and padding fills a batch; neither is
+masked, scored or counted. A network's answers need not belong to one joint distribution; the area
+is then the mean over orders of the chain rule, by Jensen's inequality at most the log of their
+mixture (`order_gap`).
 """
 
 import copy
@@ -70,18 +71,20 @@ class TokenScores(NamedTuple):
 class MaskedLM:
     """A masked language model with its tokenizer, put into evaluation mode.
 
-    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel; tokenizer: the
-    one that it was trained with. Runs without gradients (with them while `model.training` is true).
-    batch_tokens: the most tokens in a forward pass of several rows, which bounds the memory; results depend
-    on it by rounding only. dtype: the model's own precision, or that of autocast, such as torch.bfloat16;
-    what comes out is float32 at least. allow_unknown: score the tokenizer's unknown token like any other,
-    instead of refusing texts that hold it. spaced: the tokenizer reads a text letter by letter, with blanks
-    between, as those of many proteins want it. mask_token: its spelling or id, where the tokenizer does not
-    say it. Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head,
+    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel;
+    tokenizer: the one that it was trained with. Runs without gradients (with them while
+    `model.training` is true). batch_tokens: the most tokens in a forward pass of several rows,
+    which bounds the memory; results depend on it by rounding only. dtype: the model's own
+    precision, or that of autocast, such as torch.bfloat16; what comes out is float32 at least.
+    allow_unknown: score the tokenizer's unknown token like any other, instead of refusing texts
+    that hold it. spaced: the tokenizer reads a text letter by letter, with blanks between, as those
+    of many proteins want it. mask_token: its spelling or id, where the tokenizer does not say it.
+    Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head,
     no mask token or vocabulary, vocabularies that do not match.
 
-    texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or a Corpus, or
-    one text or its ids, which is a list of one; text: one of these. Raises ValueError for others, as `read`.
+    texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or a
+    Corpus, or one text or its ids, which is a list of one; text: one of these. Raises ValueError
+    for others, as `read`.
     """
 
     def __init__(
@@ -119,11 +122,12 @@ class MaskedLM:
     ) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        local_files_only: by default, where the hub does not answer within three seconds; revision: a branch,
-        tag or commit of the hub, which makes a score by name reproducible; trust_remote_code: run the code
-        that comes with the model; float32: compute in single precision what was saved in half. Raises
-        ValueError for any other kind, and for one that was saved without its vocabulary head or tokenizer;
-        OSError where there is no model of this name.
+        local_files_only: by default, where the hub does not answer within three seconds; revision:
+        a branch, tag or commit of the hub, which makes a score by name reproducible;
+        trust_remote_code: run the code that comes with the model; float32: compute in single
+        precision what was saved in half. Raises ValueError for any other kind, and for one that was
+        saved without its vocabulary head or tokenizer; OSError where there is no model of this
+        name.
         """
         with needs("text"):  # slow to import: only where they are needed
             from transformers import (
@@ -145,11 +149,7 @@ class MaskedLM:
         config = AutoConfig.from_pretrained(name, **where)
         told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
         # what it can do is tried
-        classes: list[Any] = [
-            AutoModelForMaskedLM,
-            AutoModel,
-            AutoModelForCausalLM,
-        ]
+        classes: list[Any] = [AutoModelForMaskedLM, AutoModel, AutoModelForCausalLM]
         own = [kind for kind in classes if kind.__name__ in told]
         if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
             raise ValueError(
@@ -194,7 +194,8 @@ class MaskedLM:
     def encode(self, text: str, *, truncate: bool = False, windows: bool = False) -> Tensor:
         """A text's own tokens: ids, long [D]. ValueError: no text, too long, special or unknown tokens in it.
 
-        truncate: a text that is too long gives as many of its tokens as the model takes; windows: all of them.
+        truncate: a text that is too long gives as many of its tokens as the model takes; windows:
+        all of them.
         """
         ids = self.tokenise(text)
         if windows and ids:
@@ -235,7 +236,8 @@ class MaskedLM:
     ) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
 
-        Raises ValueError: no block of this length, fewer than asked for, or longer than the model takes.
+        Raises ValueError: no block of this length, fewer than asked for, or longer than the model
+        takes.
         """
         check_list(texts)
         if check_count(num_tokens, "num_tokens") > self.max_tokens:
@@ -286,9 +288,10 @@ class MaskedLM:
     def given(self, before: str = "", after: str = "") -> "MaskedLM":
         """The model between two texts that it always sees: its scores are log p(text | before, after).
 
-        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone. Each text
-        is cut into tokens by itself: one that is to begin a word says so as its tokenizer wants it, mostly by
-        a space. Raises ValueError: nothing to be given, special or unknown tokens in it, no room left.
+        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone.
+        Each text is cut into tokens by itself: one that is to begin a word says so as its tokenizer
+        wants it, mostly by a space. Raises ValueError: nothing to be given, special or unknown
+        tokens in it, no room left.
         """
         before_ids, after_ids = (
             self.tokenise(part) if part != "" else [] for part in (before, after)
@@ -329,8 +332,9 @@ class MaskedLM:
     ) -> list[TextCurve]:
         """The MPT curve of each text.
 
-        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes, count=16).
-        Masks follow from the generator, a text's length and its place in the list; other texts change nothing.
+        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes,
+        count=16). Masks follow from the generator, a text's length and its place in the list; other
+        texts change nothing.
         """
         corpus, seed = self.read(texts), draws.seed(generator)
         lengths = corpus.lengths
@@ -368,9 +372,9 @@ class MaskedLM:
     ) -> RowEstimates:
         """The area of each text to a standard error of about `error` nats: RowEstimates.
 
-        At most `num_passes` rows are asked about a text, by the rule of `allocation.AreaPlan`, also under
-        all masks; none is asked twice where all fit. Texts may differ in length; all sizes count, and each row
-        goes where the noise is. Raises ValueError as that and `read`.
+        At most `num_passes` rows are asked about a text, by the rule of `allocation.AreaPlan`, also
+        under all masks; none is asked twice where all fit. Texts may differ in length; all sizes
+        count, and each row goes where the noise is. Raises ValueError as that and `read`.
         """
         rows = self.read(texts).rows
         plan = AreaPlan([*map(len, rows)], num_passes, error)
@@ -406,10 +410,11 @@ class MaskedLM:
     def pseudo_log_likelihood(self, texts: Texts, hide_later: str = "none") -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
-        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020). hide_later="word" hides
-        with each token the later ones of its own word (Kauf and Ivanova 2023); "all" hides all later ones,
-        which is the chain rule from left to right. Raises ValueError as `read`; for "word", ids in place of
-        texts, or a tokenizer that does not tell words.
+        The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020).
+        hide_later="word" hides with each token the later ones of its own word (Kauf and Ivanova
+        2023); "all" hides all later ones, which is the chain rule from left to right. Raises
+        ValueError as `read`; for "word", ids in place of texts, or a tokenizer that does not tell
+        words.
         """
         return torch.stack([scores.sum() for scores in self.single_scores(texts, hide_later)])
 
@@ -438,8 +443,9 @@ class MaskedLM:
     def masked_marginals(self, text: Texts) -> Tensor:
         """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v there.
 
-        One pass for each place answers for all single mutants: row j, column v minus column x_j scores x_j ->
-        v (Meier et al. 2021). Ids that are too many for the model are read through windows.
+        One pass for each place answers for all single mutants: row j, column v minus column x_j
+        scores x_j -> v (Meier et al. 2021). Ids that are too many for the model are read through
+        windows.
         """
         [ids] = self._one(text).rows
         request = Request.of(self._windows(ids))
@@ -457,8 +463,8 @@ class MaskedLM:
     def chain_rule(self, text: Texts, orders: Tensor) -> Tensor:
         """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t]: `score.chain_rule`.
 
-        The last token of an order is predicted first, from nothing: left to right is the order D-1, ..., 0.
-        Raises ValueError: orders that are no permutations.
+        The last token of an order is predicted first, from nothing: left to right is the order D-1,
+        ..., 0. Raises ValueError: orders that are no permutations.
         """
         [ids] = self._one(text).rows
         found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
@@ -476,11 +482,12 @@ class MaskedLM:
     ) -> RateCurve:
         """Mean log-probability of a masked token at each rate, nats per token, over texts: a RateCurve.
 
-        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate and mask.
-        What is drawn for a row follows from the generator and the row's number among the texts. corruption:
-        "mask" replaces each by the mask token, as the theorem needs; "80/10/10" is BERT's rule: 80% by the
-        mask token, 10% by a random token, 10% stay as they are (Devlin et al. 2019, Sec. 3.1). Raises
-        ValueError: rates out of (0, 1] or not increasing, num_masks below 1, another corruption.
+        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate
+        and mask. What is drawn for a row follows from the generator and the row's number among the
+        texts. corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10"
+        is BERT's rule: 80% by the mask token, 10% by a random token, 10% stay as they are (Devlin
+        et al. 2019, Sec. 3.1). Raises ValueError: rates out of (0, 1] or not increasing, num_masks
+        below 1, another corruption.
         """
         rates = [check_rate(rate) for rate in rates]
         if len(rates) < 1 or (np.diff(rates) <= 0).any():
@@ -566,14 +573,12 @@ def not_yet_asked(length: int) -> Tensor:
 
 
 def mask_scores(
-    lm: MaskedLM,
-    rows: Sequence[Tensor],
-    hidden: Mapping[int, Tensor],
-    known: Mapping[int, Tensor],
+    lm: MaskedLM, rows: Sequence[Tensor], hidden: Mapping[int, Tensor], known: Mapping[int, Tensor]
 ) -> dict[int, Tensor]:
     """The mean log-probability of what masks hidden[i] [n, D] hide of text i, nats per token [n]: of each i.
 
-    known: of some texts what was asked before (`not_yet_asked`). It is filled in, and not asked again.
+    known: of some texts what was asked before (`not_yet_asked`). It is filled in, and not asked
+    again.
     """
     asked, codes, new = dict(hidden), {}, {}
     for i in hidden.keys() & known.keys():
@@ -616,7 +621,8 @@ def check_scores(scores: Tensor) -> Tensor:
 class AtLength:
     """A Network for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
 
-    A shorter row ends in the tokenizer's padding token, observed. ValueError: more than the model takes.
+    A shorter row ends in the tokenizer's padding token, observed. ValueError: more than the model
+    takes.
     """
 
     def __init__(self, network: Network, num_tokens: int) -> None:
@@ -629,7 +635,8 @@ class AtLength:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN.
 
-        x [..., D] and observed [..., D] broadcast. ValueError: shapes that do not fit, unknown token ids.
+        x [..., D] and observed [..., D] broadcast. ValueError: shapes that do not fit, unknown
+        token ids.
         """
         found = self._log_probs(x, observed, ~observed)
         answer = found.new_zeros(torch.broadcast_shapes(x.shape, observed.shape))

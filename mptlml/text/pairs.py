@@ -1,11 +1,11 @@
 """Which of two texts is likelier, and is that sure: areas under shared masks, and all single mutants.
 
-A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens with the
-lowest keys. Seen alone, a text is asked under a random size and random masks of that size, so D times its
-score has its area as mean. Tokens that two texts have in common share their keys, so they are hidden
-together, or nearly so where lengths differ: the difference of the two scores has the difference of the areas
-as mean, and less noise. Small masks that hide what differs are rare and count much, so half of the shares are
-drawn evenly in log t, and weighted accordingly.
+A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens
+with the lowest keys. Seen alone, a text is asked under a random size and random masks of that size,
+so D times its score has its area as mean. Tokens that two texts have in common share their keys, so
+they are hidden together, or nearly so where lengths differ: the difference of the two scores has
+the difference of the areas as mean, and less noise. Small masks that hide what differs are rare and
+count much, so half of the shares are drawn evenly in log t, and weighted accordingly.
 """
 
 import difflib
@@ -20,14 +20,7 @@ from torch import Generator, Tensor
 from .. import draws
 from ..allocation import EXACT
 from ..checks import check_count
-from .masked_lm import (
-    MaskedLM,
-    check_scores,
-    exact_area,
-    mask_scores,
-    mean_by_mask,
-    not_yet_asked,
-)
+from .masked_lm import MaskedLM, check_scores, exact_area, mask_scores, mean_by_mask, not_yet_asked
 from .passes import Request, Rows
 
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
@@ -40,10 +33,11 @@ LEAST_PASSES = 2 * STRATA * FIRST
 class Comparison(NamedTuple):
     """The first text of a pair minus the second, in nats: above 0 where the first is likelier.
 
-    difference: of the areas, with its standard error; low and high: a confidence sequence around it, valid at
-    every look; sure: 0 lies outside; passes: rows asked for these. An error of 0 is of all masks, or of texts
-    that are one to the tokenizer: then there are no passes, and nothing is sure. The differences of the
-    pseudo-log-likelihoods and of the chain rules from left to right are exact, and took `other_passes`.
+    difference: of the areas, with its standard error; low and high: a confidence sequence around
+    it, valid at every look; sure: 0 lies outside; passes: rows asked for these. An error of 0 is of
+    all masks, or of texts that are one to the tokenizer: then there are no passes, and nothing is
+    sure. The differences of the pseudo-log-likelihoods and of the chain rules from left to right
+    are exact, and took `other_passes`.
     """
 
     difference: float
@@ -68,8 +62,9 @@ class Choice(NamedTuple):
 class Mutants(NamedTuple):
     """All single mutants of a text, minus the text's own, nats: row j, column v has words[v] at place j.
 
-    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021); areas [D,
-    V]: differences of areas, with standard errors [D, V] over masks that mutants share. The text is 0.
+    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021);
+    areas [D, V]: differences of areas, with standard errors [D, V] over masks that mutants share.
+    The text is 0.
     """
 
     words: list[str]
@@ -89,15 +84,15 @@ def compare(
 ) -> list[Comparison]:
     """For each pair of texts, which is likelier: a Comparison. The texts of a pair may differ in length.
 
-    A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the difference is
-    sure at `level` or `num_passes` rows are spent. The interval is a confidence sequence for the mean of
-    normal rounds of unknown variance, so one may look again and again (Wang and Ramdas 2024,
-    arXiv:2310.03722); the noise of masks is skewed, and what that does to the level is tested. It holds for
-    each pair, not for all at once. Where all masks are few, or fit into the passes of a pair that is not
-    sure, they are asked instead, and none of them twice. others: measure the two other scores, else NaN.
-    What is drawn for a pair follows from the generator and its place in the list. pairs: two texts each, or
-    their ids. Raises ValueError: texts that cannot be scored, passes for fewer than thirteen rounds, a level
-    outside (0, 1).
+    A pair is asked in rounds of 8 shares t, thirteen rounds at first, until the sign of the
+    difference is sure at `level` or `num_passes` rows are spent. The interval is a confidence
+    sequence for the mean of normal rounds of unknown variance, so one may look again and again
+    (Wang and Ramdas 2024, arXiv:2310.03722); the noise of masks is skewed, and what that does to
+    the level is tested. It holds for each pair, not for all at once. Where all masks are few, or
+    fit into the passes of a pair that is not sure, they are asked instead, and none of them twice.
+    others: measure the two other scores, else NaN. What is drawn for a pair follows from the
+    generator and its place in the list. pairs: two texts each, or their ids. Raises ValueError:
+    texts that cannot be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
     """
     if not 0 < level < 1:
         raise ValueError(f"level must lie in (0, 1), got {level!r}")
@@ -156,10 +151,10 @@ def choose(
 ) -> list[Choice]:
     """For each question, which of its answers is likeliest by area: a Choice.
 
-    The answer that leads is compared with the next one, under masks that both share, as `compare` does; of K
-    answers each time at 1 - (1 - level) / (K - 1), so that all K - 1 signs are right at `level`. num_passes:
-    the most rows for one comparison. questions: of each its answers, texts or their ids. Raises ValueError:
-    fewer than two answers, and as `compare`.
+    The answer that leads is compared with the next one, under masks that both share, as `compare`
+    does; of K answers each time at 1 - (1 - level) / (K - 1), so that all K - 1 signs are right at
+    `level`. num_passes: the most rows for one comparison. questions: of each its answers, texts or
+    their ids. Raises ValueError: fewer than two answers, and as `compare`.
     """
     if any(isinstance(answers, str) or len(answers) < 2 for answers in questions):
         raise ValueError("give a list of questions, at least two answers each")
@@ -225,9 +220,10 @@ def single_mutants(
 ) -> Mutants:
     """All texts that have one of `words`, such as the letters of residues, in one place of `text`: Mutants.
 
-    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place answers
-    for all words there; where the place is seen, each mutant is asked by itself: (words - 1) x D x num_passes
-    / 2 rows on average. Raises ValueError: as `encode`, a word of more tokens, another number of masks.
+    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place
+    answers for all words there; where the place is seen, each mutant is asked by itself: (words -
+    1) x D x num_passes / 2 rows on average. Raises ValueError: as `encode`, a word of more tokens,
+    another number of masks.
     """
     ids, columns = lm.encode(text), _single_tokens(lm, words)
     if check_count(num_passes, "num_passes", at_least=4) % 4:
@@ -321,8 +317,9 @@ def shared_keys(one: list[int], other: list[int]) -> tuple[list[int], list[int]]
 def half_width(count: int, error: float, level: float) -> float:
     """Half of a confidence sequence around the mean of `count` normal values, of standard error `error`.
 
-    Where the effect mean / deviation is normal with standard deviation EFFECT, and the deviation of no known
-    scale, the Bayes factor against any mean is a test martingale (Wang and Ramdas 2024). Few values: infinite.
+    Where the effect mean / deviation is normal with standard deviation EFFECT, and the deviation of
+    no known scale, the Bayes factor against any mean is a test martingale (Wang and Ramdas 2024).
+    Few values: infinite.
     """
     spread = 1 + count * EFFECT**2
     ratio = (math.sqrt(spread) / (1 - level)) ** (2 / count)

@@ -1,8 +1,8 @@
 """Passes of masked rows through a network of transformers: what it takes, and how rows share a pass.
 
-The rows of a text are made when its turn comes, rows of several lengths go through together, and the
-vocabulary head answers where it is asked only: memory is bounded by the rows of one text and the tokens of
-one pass, however many texts there are.
+The rows of a text are made when its turn comes, rows of several lengths go through together, and
+the vocabulary head answers where it is asked only: memory is bounded by the rows of one text and
+the tokens of one pass, however many texts there are.
 """
 
 import inspect
@@ -25,10 +25,7 @@ from ..checks import check_count, check_known
 from ..memory import at_once
 
 # tokens in a pass: bounds the logits, tokens x vocabulary
-BATCH_TOKENS = {
-    "cpu": 1024,
-    "cuda": 2**14,
-}
+BATCH_TOKENS = {"cpu": 1024, "cuda": 2**14}
 LOCKS: WeakKeyDictionary[torch.nn.Module, Lock] = WeakKeyDictionary()  # by head: one pass at a time
 SHORT = 128  # tokens: texts of up to so many are tried for padding as soon as a network is taken
 PLACES = 12  # tokens of the text that tells whether answers are for their own place
@@ -86,10 +83,10 @@ class Request:
 class Network:
     """A network and how it is asked; `dataclasses.replace` makes one that is asked otherwise.
 
-    passes: what takes the token ids of a pass, in evaluation mode: a model of transformers, or one in
-    DistributedDataParallel. prefix, suffix: ids around every text; max_tokens: the most between them;
-    batch_tokens: the most tokens in a pass of several rows; dtype: that of autocast, if any. What it has
-    found out of the network by asking belongs to it alone: a copy asks again.
+    passes: what takes the token ids of a pass, in evaluation mode: a model of transformers, or one
+    in DistributedDataParallel. prefix, suffix: ids around every text; max_tokens: the most between
+    them; batch_tokens: the most tokens in a pass of several rows; dtype: that of autocast, if any.
+    What it has found out of the network by asking belongs to it alone: a copy asks again.
     """
 
     passes: Any
@@ -198,8 +195,9 @@ class Network:
     ) -> Iterator[tuple[int, Tensor]]:
         """Yields (i, log-probabilities where the rows of request i are asked), shortest first; float64, nats.
 
-        They have one entry for each place asked, row by row: that of the true token [places], or with
-        `vocabulary` of every word [places, V]. A pass takes rows of several texts where they fit.
+        They have one entry for each place asked, row by row: that of the true token [places], or
+        with `vocabulary` of every word [places, V]. A pass takes rows of several texts where they
+        fit.
         """
         parts: defaultdict[int, list[Tensor]] = defaultdict(list)
         total = sum(each.count for each in requests)
@@ -271,8 +269,9 @@ class Network:
     def may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
 
-        The network itself is asked, once about short texts and once for each doubling of `longest`, as some
-        attend in blocks. Raises ValueError: answers change when it is asked again, so it draws at random.
+        The network itself is asked, once about short texts and once for each doubling of `longest`,
+        as some attend in blocks. Raises ValueError: answers change when it is asked again, so it
+        draws at random.
         """
         if self.model.training:  # dropout draws too: then what was found of short texts holds
             longest = 1
@@ -293,7 +292,8 @@ class Network:
     ) -> Tensor:
         """Logits [places, V] where `where` [B, L] is True: the vocabulary head sees no other place.
 
-        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast, if any.
+        given [B, L]: token ids; seen [B, L]: 1 for a token, 0 for padding; dtype: that of autocast,
+        if any.
         """
         where, own = where.to(self.device), get_ident()
         head = _of_model(self.model, "get_output_embeddings")
@@ -452,8 +452,8 @@ def _check_bidirectional(net: Network) -> None:
 def _check_places(net: Network) -> None:
     """ValueError for models whose answer at a place is for the next token, as of those made of causal ones.
 
-    They tell the next token of a text that they see, and not the one that stands there; or it is the answer
-    one place earlier that changes where a token is hidden.
+    They tell the next token of a text that they see, and not the one that stands there; or it is
+    the answer one place earlier that changes where a token is hidden.
     """
     text = torch.tensor(net.words[:: -(-len(net.words) // PLACES)][: net.max_tokens])
     count, frame = len(text), (len(net.prefix), len(net.suffix))

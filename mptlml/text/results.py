@@ -1,8 +1,8 @@
 """Results of texts, one line of JSON each, written as they are made: what a killed run wrote, the next keeps.
 
-Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow from the
-seed and the numbers of its items, and its passes hold no others. So the lines of a unit are the same, bit by
-bit, whichever process writes them and when.
+Items (texts, or pairs of them) are measured in units, each by itself: its masks and orders follow
+from the seed and the numbers of its items, and its passes hold no others. So the lines of a unit
+are the same, bit by bit, whichever process writes them and when.
 """
 
 import hashlib
@@ -32,8 +32,9 @@ Line = dict[str, Any]
 class Output:
     """Where results go: to `path`, or where several processes share the work to files beside it, one a part.
 
-    part of parts: a process measures every `parts`-th unit only; a last run with parts = 1 and resume=True
-    brings the files together. resume: keep the lines that such files hold; overwrite: replace a file.
+    part of parts: a process measures every `parts`-th unit only; a last run with parts = 1 and
+    resume=True brings the files together. resume: keep the lines that such files hold; overwrite:
+    replace a file.
     """
 
     path: Path
@@ -88,11 +89,11 @@ def write_results(
 ) -> Path:
     """Write one line for each item, its head and what is measured of it, and return the path of the file.
 
-    heads: what tells an item from others; its `line` must be above that of the item before. measure(places)
-    answers for some items of a unit. settings: lines of others are not gone on with; they and `about` lie in
-    `settings_file`. what: the items, in words. left_out: is told of items that have no finite answer, and no
-    line then. Raises ValueError: see `Output.check`; lines of other settings or items; such an item where
-    there is no `left_out`.
+    heads: what tells an item from others; its `line` must be above that of the item before.
+    measure(places) answers for some items of a unit. settings: lines of others are not gone on
+    with; they and `about` lie in `settings_file`. what: the items, in words. left_out: is told of
+    items that have no finite answer, and no line then. Raises ValueError: see `Output.check`; lines
+    of other settings or items; such an item where there is no `left_out`.
     """
     output.check()
     if not all(one["line"] < other["line"] for one, other in pairwise(heads)):

@@ -18,8 +18,9 @@ MUTANT = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*=])")
 def is_spaced(tokenizer: Any, texts: Sequence[Text], letters: str | None) -> bool:
     """Whether a tokenizer is to read the texts letter by letter: as `letters` says, or as it knows them.
 
-    Texts that are no sequences are read as they stand, and so are sequences whose letters stand apart.
-    Raises ValueError: a sequence that the tokenizer knows both ways, and not as the same tokens.
+    Texts that are no sequences are read as they stand, and so are sequences whose letters stand
+    apart. Raises ValueError: a sequence that the tokenizer knows both ways, and not as the same
+    tokens.
     """
     if letters is not None:
         return letters == "spaced"
@@ -77,8 +78,8 @@ def is_mutant(text: str) -> bool:
 def mutated(wild: str, mutant: str, offset: int = 1) -> str:
     """The wild type with the substitutions of a mutant such as E1A:V2G or p.Glu1Ala; "WT" has none.
 
-    offset: the number of the wild type's first letter. Raises ValueError: what is no substitution, another
-    letter in the wild type, a number outside of it, two substitutions of one letter.
+    offset: the number of the wild type's first letter. Raises ValueError: what is no substitution,
+    another letter in the wild type, a number outside of it, two substitutions of one letter.
     """
     letters, seen = [*wild], set()
     for part in _parts(mutant):

@@ -50,8 +50,8 @@ Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give t
 class RateCurve:
     """Mean log-probability of a masked token by masking rate.
 
-    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens. A row of D tokens has
-    `hidden_tokens(r, D)` of them masked at rate r.
+    rates [S]; scores [S, N], nats per token, of each row; lengths [N] in tokens. A row of D tokens
+    has `hidden_tokens(r, D)` of them masked at rate r.
     """
 
     rates: np.ndarray
@@ -81,9 +81,10 @@ class RateCurve:
     def area(self, unit: str = "token") -> Estimate:
         """The area, an Estimate of the log-likelihood averaged over orders, in nats per unit.
 
-        unit: "token", where every token counts alike, or "sentence", where every row does. The error is over
-        rows, and does not cover the sizes that are read off straight lines; per token it is that of a ratio,
-        too small where a few long rows hold most tokens. Raises ValueError: another unit.
+        unit: "token", where every token counts alike, or "sentence", where every row does. The
+        error is over rows, and does not cover the sizes that are read off straight lines; per token
+        it is that of a ratio, too small where a few long rows hold most tokens. Raises ValueError:
+        another unit.
         """
         check_choice(unit, ("sentence", "token"), "unit")
         if unit == "token":
@@ -117,10 +118,11 @@ class TextCurve(ScoreCurve):
 
     @property
     def quadrature_error(self) -> float:
-        """How far the area moves when every other size is left out, nats; 0 for a curve of all sizes, NaN
-        for one of fewer than three, which says nothing.
+        """How far the area moves when every other size is left out, nats; 0 for a curve of all
+        sizes, NaN for one of fewer than three, which says nothing.
 
-        For a convex or concave curve the error of the area itself is smaller. Noise of the masks is in it too.
+        For a convex or concave curve the error of the area itself is smaller. Noise of the masks is
+        in it too.
         """
         if len(self.sizes) == self.num_tokens:
             return 0.0
@@ -148,9 +150,10 @@ def spaced_sizes(num_tokens: int, count: int) -> Tensor:
 def table2_area(curve: RateCurve) -> Estimate:
     """The area in the unit of the paper's Table 2: 512 x 0.01 x the sum of the mean at the rates 1%..99%.
 
-    It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is comparable
-    across models but is nats of no actual text; a uniform guess over V tokens comes to -506.88 log V. Other
-    rates than the curve's are read off straight lines, or the nearest at the ends. The error is over rows.
+    It calls every text 512 tokens long, whatever its length, and sums 99 of 100 rates, so it is
+    comparable across models but is nats of no actual text; a uniform guess over V tokens comes to
+    -506.88 log V. Other rates than the curve's are read off straight lines, or the nearest at the
+    ends. The error is over rows.
     """
     weights = np.array(
         [np.interp(RATES, curve.rates, unit).sum() for unit in np.eye(len(curve.rates))]

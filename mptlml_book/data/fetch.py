@@ -2,8 +2,9 @@
 
     python -m mptlml_book.data.fetch [mnist] [fashion-mnist] [glue] [bert]
 
-prints in JSON why the "hub" or the "mirror" did not deliver, for the kernels that run then (MPTLML_ASKED): they do not
-ask again, and their notes give the reason. What came is kept, also a part of a file, which the next run goes on with.
+prints in JSON why the "hub" or the "mirror" did not deliver, for the kernels that run then
+(MPTLML_ASKED): they do not ask again, and their notes give the reason. What came is kept, also a
+part of a file, which the next run goes on with.
 """
 
 import json

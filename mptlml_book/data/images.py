@@ -1,8 +1,8 @@
 """Images: MNIST and Fashion-MNIST by torchvision or, where they are not at hand, scikit-learn's digits.
 
-If the environment variable MPTLML_DATA names a folder (a torchvision root), the files are read there and
-nowhere else. Otherwise they come from the reader's cache, or from the network after one short probe. Without
-any of these the digits stand in, and `note` says so.
+If the environment variable MPTLML_DATA names a folder (a torchvision root), the files are read
+there and nowhere else. Otherwise they come from the reader's cache, or from the network after one
+short probe. Without any of these the digits stand in, and `note` says so.
 """
 
 import gzip
@@ -25,10 +25,7 @@ from . import digest_of, places
 from .probe import asked_before, download, in_words, refusal
 
 # torchvision's names, also of the folders
-DATASETS = {
-    "mnist": "MNIST",
-    "fashion-mnist": "FashionMNIST",
-}
+DATASETS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GZIP = b"\x1f\x8b"  # what a file of theirs begins with
 TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
@@ -37,7 +34,8 @@ TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 class Images:
     """pixels [N, height * width], float64 in [0, 1]; labels [N]; `source` names the data; `note` warns of a default.
 
-    `size` says how many of them there are, such as "3,000 images", and `digest` tells these pixels from others.
+    `size` says how many of them there are, such as "3,000 images", and `digest` tells these pixels
+    from others.
     """
 
     pixels: Tensor
@@ -57,8 +55,9 @@ class Images:
 def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -> Images:
     """The first `num_rows` images (all by default) of "mnist", "fashion-mnist" or "digits".
 
-    Falls back to "digits", with a note, where the real data are not at hand. Raises ValueError: another name, fewer
-    images than asked for, files that cannot be read, or a folder in MPTLML_DATA that does not hold the data.
+    Falls back to "digits", with a note, where the real data are not at hand. Raises ValueError:
+    another name, fewer images than asked for, files that cannot be read, or a folder in MPTLML_DATA
+    that does not hold the data.
     """
     if num_rows is not None:
         check_count(num_rows, "num_rows")
@@ -84,8 +83,8 @@ def load_images(name: str, num_rows: int | None = None, *, train: bool = True) -
 def train_and_held_out(name: str) -> tuple[Images, Images]:
     """(training Images, held-out Images): 2,000 as in Fig. 3, and 500 of the test images.
 
-    The digits, also where they stand in, have no test set: all are loaded, and every fourth one is held out.
-    Raises ValueError: as `load_images`.
+    The digits, also where they stand in, have no test set: all are loaded, and every fourth one is
+    held out. Raises ValueError: as `load_images`.
     """
     found = load_images(name, None if name == "digits" else 2000)
     if found.side != 8:

@@ -88,7 +88,8 @@ def in_words(error: BaseException) -> str:
 def refusal(address: str, begins: bytes = b"") -> str:
     """Why a server cannot be used, "" where it answers within 3 seconds. It is asked once per session, without retries.
 
-    begins: what its answer must begin with, where another may come in its place, as a page that asks to sign in.
+    begins: what its answer must begin with, where another may come in its place, as a page that
+    asks to sign in.
     """
     request = urllib.request.Request(address, method="GET" if begins else "HEAD")
     try:
@@ -162,7 +163,8 @@ def quiet_network() -> Iterator[None]:
 def download(address: str, target: Path) -> None:
     """Put what an address gives into a file, going on where an earlier try ended, also one of an earlier run.
 
-    Raises OSError or HTTPException: it failed without a further byte; what came remains in `target` with ".part".
+    Raises OSError or HTTPException: it failed without a further byte; what came remains in `target`
+    with ".part".
     """
     part = target.with_name(target.name + ".part")
     while True:

@@ -1,7 +1,8 @@
 """Text: four sets of GLUE, BERT's tokenizer, and what stands in for them without a connection.
 
-Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without either,
-sentences of the Python reference (in `pydoc_data`) stand in, and a tokenizer made from them. `note` says so.
+Real text comes from the Hugging Face cache, or else, after one short probe, from the hub. Without
+either, sentences of the Python reference (in `pydoc_data`) stand in, and a tokenizer made from
+them. `note` says so.
 """
 
 import contextlib
@@ -83,8 +84,9 @@ class Tokenizer:
 def load_glue(name: str, *, train: bool = False) -> Texts:
     """The sentences of "ax", "cola", "qnli" or "mrpc": of the split that is scored, or of the training split.
 
-    A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a quarter
-    for each set (its last fifth held out), with a note. Raises ValueError: another name, or ax for training.
+    A pair of sentences gives two texts, one after the other. Falls back to the Python reference, a
+    quarter for each set (its last fifth held out), with a note. Raises ValueError: another name, or
+    ax for training.
     """
     if name not in SETS or (train and name == "ax"):
         raise ValueError(
@@ -129,7 +131,8 @@ def load_bert_tokenizer() -> Tokenizer:
 def fetch_bert() -> str:
     """Put BERT's tokenizer and weights into the Hugging Face cache; why that failed, "" where not.
 
-    The weights, 0.4 GB, go on where an earlier try ended, which the libraries do not do from run to run.
+    The weights, 0.4 GB, go on where an earlier try ended, which the libraries do not do from run to
+    run.
     """
     if load_bert_tokenizer().note:
         return why_absent()
@@ -179,8 +182,9 @@ def make_tokenizer(texts: list[str], vocab_size: int, *, fill: bool = False) -> 
 def from_hub(load: Callable[..., Loaded], name: str) -> Loaded | None:
     """What `load(local_files_only=, revision=)` returns: from the Hugging Face cache, or else from the hub.
 
-    None where neither has `name` whole, whatever `load` raises (`why_absent` says why); a hub that failed once is
-    not asked again. A folder `name` alone is read, and what `load` raises is raised. Pages show none of it.
+    None where neither has `name` whole, whatever `load` raises (`why_absent` says why); a hub that
+    failed once is not asked again. A folder `name` alone is read, and what `load` raises is raised.
+    Pages show none of it.
     """
     # before stderr is redirected: these libraries log to the stderr of their import
     with needs("book"):
@@ -191,11 +195,7 @@ def from_hub(load: Callable[..., Loaded], name: str) -> Loaded | None:
     asked = {"revision": REVISIONS[name]} if name in REVISIONS else {}
     for cached in (asked, {}) if asked else ({},):
         # nothing in the cache, or a part
-        with (
-            contextlib.suppress(Exception),
-            quiet_network(),
-            _offline(),
-        ):
+        with contextlib.suppress(Exception), quiet_network(), _offline():
             return load(local_files_only=True, **cached)
     if why_absent():
         return None

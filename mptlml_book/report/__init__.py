@@ -1,6 +1,7 @@
 """What a chapter reports: claims, numbers for the text, data and cost; and its tables, plot style and moving figures.
 
-Nothing here needs the tools that build the book: on Binder or at home the same calls simply show their values.
+Nothing here needs the tools that build the book: on Binder or at home the same calls simply show
+their values.
 """
 
 from .chapter import closing, data_used, expect, free_memory, start

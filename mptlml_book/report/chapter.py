@@ -44,8 +44,8 @@ def start(chapter: str) -> None:
 def data_used(data: Any) -> None:
     """Name the images or texts that this chapter reads, once; their note says what a stand-in replaces.
 
-    Where the bands of the chapter were set for others, claims say so from now on. Raises FileNotFoundError: a
-    stand-in, where the environment variable MPTLML_REQUIRE_DATA is set.
+    Where the bands of the chapter were set for others, claims say so from now on. Raises
+    FileNotFoundError: a stand-in, where the environment variable MPTLML_REQUIRE_DATA is set.
     """
     if data.note and os.environ.get("MPTLML_REQUIRE_DATA"):
         raise FileNotFoundError(f"MPTLML_REQUIRE_DATA is set: {data.note}")
@@ -61,7 +61,8 @@ def data_used(data: Any) -> None:
 def expect(holds: Any, says: str) -> None:
     """Check that what the page says holds; on other data than those it was written for, say there that it does not.
 
-    says: what the page says, to be read after "that". Raises AssertionError: it does not hold on these very data.
+    says: what the page says, to be read after "that". Raises AssertionError: it does not hold on
+    these very data.
     """
     if not holds and not records.running.other:
         raise AssertionError(f"{records.running.name} says that {says}")
@@ -109,7 +110,8 @@ def closing() -> None:
 def _megabytes() -> float:
     """The most memory that this process took, without pages of files as they are now, such as the code of libraries.
 
-    The system can take these back, and two installations of the same libraries differ by hundreds of megabytes in them.
+    The system can take these back, and two installations of the same libraries differ by hundreds
+    of megabytes in them.
     """
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (
         20 if sys.platform == "darwin" else 10

@@ -19,11 +19,7 @@ from .records import emit
 NOT_RUN, OTHER_DATA = "not run here", "other data"
 KINDS = ("before", "after", "exact")  # origin of a band; the scorecard says what each word means
 # origin of a value, and its words
-RUNS = {
-    "here": "",
-    "both": "against a stored run",
-    "stored": "stored run",
-}
+RUNS = {"here": "", "both": "against a stored run", "stored": "stored run"}
 VERDICTS = (
     "reproduced",
     "partly",
@@ -43,7 +39,8 @@ Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that
 def book_folder() -> Path:
     """The folder book/ of a copy of the book, searched upwards from the working directory, then beside the package.
 
-    Raises FileNotFoundError: there is none, and the package alone has neither claims nor stored results.
+    Raises FileNotFoundError: there is none, and the package alone has neither claims nor stored
+    results.
     """
     here = Path.cwd()
     for root in (here, *here.parents, Path(__file__).parents[2]):
@@ -58,7 +55,8 @@ def book_folder() -> Path:
 def stored(name: str) -> Path:
     """The path of a file of stored results, book/data/NAME; that it was read, and its digest, are emitted.
 
-    A chapter runs again when a file that it read has changed. Raises FileNotFoundError: no such file, or no book.
+    A chapter runs again when a file that it read has changed. Raises FileNotFoundError: no such
+    file, or no book.
     """
     path = book_folder() / "data" / name
     emit("stored", f"a stored run, {name}", file=name, digest=file_digest(path))
@@ -101,16 +99,17 @@ def claim(
 ) -> None:
     """Check a measured value against the claim's band, and emit it.
 
-    On data other than those for which the bands of the chapter were set, a claim that is "exact" or says `data: any` is
-    checked all the same, and any other is shown with a word on that. One with a stored run behind it is so only outside
-    its band.
+    On data other than those for which the bands of the chapter were set, a claim that is "exact" or
+    says `data: any` is checked all the same, and any other is shown with a word on that. One with a
+    stored run behind it is so only outside its band.
 
-    stderr: the standard error of the value. spread: a standard deviation to show after the ± instead. seeds,
-    cases: the numbers of seeds and of cases (models, rows, masks, as `how` in book/claims.yml says) behind
-    the value; each must be given if and only if `how` shows it, as {seeds} and {cases}.
+    stderr: the standard error of the value. spread: a standard deviation to show after the ±
+    instead. seeds, cases: the numbers of seeds and of cases (models, rows, masks, as `how` in
+    book/claims.yml says) behind the value; each must be given if and only if `how` shows it, as
+    {seeds} and {cases}.
 
-    Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does not list;
-    ValueError: counts below 1 or that do not match `how`, or an error that is not finite.
+    Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does
+    not list; ValueError: counts below 1 or that do not match `how`, or an error that is not finite.
     """
     entry, record = claims()[id], {"id": id, "value": float(value)}
     for name, error in (("stderr", stderr), ("spread", spread)):

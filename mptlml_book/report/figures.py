@@ -104,8 +104,8 @@ def use_style(chapter: str) -> None:
 def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
     """Write the label of each line beside its right end, in its colour, in place of a legend.
 
-    Labels that would overlap move apart; a label may have several lines of text. Lines without a label stay
-    without. gap: points between a line and its label.
+    Labels that would overlap move apart; a label may have several lines of text. Lines without a
+    label stay without. gap: points between a line and its label.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None  # of axes that are drawn
@@ -147,9 +147,9 @@ def _apart(wanted: np.ndarray, labels: Sequence[str]) -> np.ndarray:
 def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5) -> None:
     """Show a figure that readers can move without a kernel: on the site, book/_static/moving-KIND.js draws `data`.
 
-    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to `digits`
-    decimals. still: the figure to show where no script runs (in print, in Jupyter); it is closed. alt: what
-    it shows. Raises ValueError: a number that is not finite.
+    data: a dictionary of numbers, strings, lists, arrays and tensors; floats are rounded to
+    `digits` decimals. still: the figure to show where no script runs (in print, in Jupyter); it is
+    closed. alt: what it shows. Raises ValueError: a number that is not finite.
     """
     data = records.plain(data, lambda number: round(number, digits) + 0.0)  # no -0.0
     # no end of the script
@@ -166,8 +166,9 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
 def picture(figure: Figure, key: str) -> str:
     """A figure, then closed, as HTML that fits a wide page and a phone. Its ids begin with `key`.
 
-    Panels become pictures of their own, which stand side by side where there is room; a figure with one panel
-    is drawn a second time for a phone. An image, or a legend or title for all panels, keeps it in one piece.
+    Panels become pictures of their own, which stand side by side where there is room; a figure with
+    one panel is drawn a second time for a phone. An image, or a legend or title for all panels,
+    keeps it in one piece.
     """
     _write_plain_logs(figure)
     places = {axes: axes.get_subplotspec() for axes in figure.axes}

@@ -58,9 +58,9 @@ def glue(name: str, value: Any) -> None:
 def figure_data(key: str, columns: Mapping[str, Iterable[Any]]) -> None:
     """Emit the numbers of a figure or table of the paper, which the site offers as the CSV file `<key>.csv`.
 
-    key: its id in book/figures.yml. columns: {name: sequence of numbers or strings} or a data frame, one
-    value per row, numbers to eight digits; None and NaN are missing values. Raises ValueError: columns of
-    unequal length, or an infinite number.
+    key: its id in book/figures.yml. columns: {name: sequence of numbers or strings} or a data
+    frame, one value per row, numbers to eight digits; None and NaN are missing values. Raises
+    ValueError: columns of unequal length, or an infinite number.
     """
     values = plain(dict(columns.items()), lambda number: float(f"{number:.8g}"))
     if len({len(column) for column in values.values()}) != 1:

@@ -1,8 +1,9 @@
 """What a network is good for after its training, on languages where the best possible answer is known.
 
-A network trained on `known_language.language()` is used at home and in four new domains, each a hidden Markov
-model too. It fills in single words and writes from left to right, unchanged. And it reads a sentence, so that
-a classifier learns the topic of the middle word from a few labels. Losses are above that of the exact model.
+A network trained on `known_language.language()` is used at home and in four new domains, each a
+hidden Markov model too. It fills in single words and writes from left to right, unchanged. And it
+reads a sentence, so that a classifier learns the topic of the middle word from a few labels. Losses
+are above that of the exact model.
 """
 
 import copy
@@ -25,23 +26,12 @@ from .known_language import BATCH, NOUNS, STAY, VERBS, WORDS, language
 
 PHASES = 4  # states of one topic; state z has topic z // 4
 # topics of 5 words, not 30; share of words that are replaced by any of the 24
-SHORT_STAY, TYPING = (
-    0.8,
-    0.10,
-)
+SHORT_STAY, TYPING = (0.8, 0.10)
 DOMAINS = "home", "short topics", "nouns renamed", "typing noise", "new topic"
 # labelled sentences: how many such sets are drawn from all 512
-LABELLED = {
-    8: 16,
-    32: 8,
-    128: 4,
-    512: 1,
-}
+LABELLED = {8: 16, 32: 8, 128: 4, 512: 1}
 # sentences on which a network is held against exact answers; those it writes
-NUM_TEST, NUM_WRITTEN = (
-    256,
-    16,
-)
+NUM_TEST, NUM_WRITTEN = (256, 16)
 AT = 1, 2, 5, 9, 13, 17, 21, 25, 29, 31, 32  # mask sizes of the area
 NUM_READ = 512  # sentences from which a network is read before its use
 TUNING_NUMBERS, TUNING_STEPS, TUNING_RATE = (32, 512), 20, 1e-3
@@ -97,7 +87,8 @@ def _fourth_topic(emission: Tensor) -> Tensor:
 def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
     """p(topic of the middle word | x), [N, topics], for visible rows x [N, D].
 
-    The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller expected log loss.
+    The middle word is number (D + 1) // 2 of 1..D, so 16 of 32. No classifier has a smaller
+    expected log loss.
     """
     states = truth.state_posterior(x, all_observed(truth.num_tokens))
     return states[:, (truth.num_tokens - 1) // 2].unflatten(-1, (-1, PHASES)).sum(-1)
@@ -106,7 +97,8 @@ def topic_posterior(truth: HiddenMarkovModel, x: Tensor) -> Tensor:
 def middle_states(net: MaskedTransformer, x: Tensor) -> Tensor:
     """The state that the readout sees at the middle word of each visible row x [N, D]: [N, width].
 
-    A mean over all words could not do: the network knows distances only, so it does not tell where the middle is.
+    A mean over all words could not do: the network knows distances only, so it does not tell where
+    the middle is.
     """
     return net.states(x.long(), all_observed(net.num_tokens))[:, (net.num_tokens - 1) // 2]
 
@@ -119,10 +111,10 @@ def with_constant(inputs: Tensor) -> Tensor:
 def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The linear classifier with the largest posterior density under a normal prior of variance 1 for each weight.
 
-    inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1, classes],
-    the last row for a constant input of 1. The density has one maximum, which Newton's steps find: no slope
-    exceeds 1e-6. (It is scikit-learn's logistic regression with C = 1 and no other intercept.) Raises
-    FloatingPointError: no convergence in 100 steps.
+    inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1,
+    classes], the last row for a constant input of 1. The density has one maximum, which Newton's
+    steps find: no slope exceeds 1e-6. (It is scikit-learn's logistic regression with C = 1 and no
+    other intercept.) Raises FloatingPointError: no convergence in 100 steps.
     """
     inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
     height, slope = (
@@ -153,7 +145,8 @@ def _slope_and_precision(inputs: Tensor, target: Tensor, weight: Tensor) -> tupl
 def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
     """Mean KL(posterior || answer), nats per sentence [...], for [N, classes] and log-answers [..., N, classes].
 
-    This is the answer's expected log loss minus that of the exact posterior, without the noise of the labels.
+    This is the answer's expected log loss minus that of the exact posterior, without the noise of
+    the labels.
     """
     return (torch.special.entr(posterior).neg() - posterior * log_answer).sum(-1).mean(-1)
 
@@ -190,7 +183,8 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
         probe n   the regret of the topic of the middle word, from n labelled sentences of the domain
         tune n    the same after fine-tuning on the first such sentences, at home only; left out with tuned=False
 
-    Sentences, labels and sets are new draws for each seed and domain, the same for all networks of a seed.
+    Sentences, labels and sets are new draws for each seed and domain, the same for all networks of
+    a seed.
     """
     found: dict[str, float] = {}
     for number, name in enumerate(DOMAINS):

@@ -75,9 +75,10 @@ def train(
 ) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by one of SCHEMES: (network without gradients, History).
 
-    The seed decides the first weights, the batches, the masks and the draws; two schemes with the same seed
-    start from the same weights. noise: a fixed standard deviation of the likelihood, else it is learned. The
-    learning rate falls over `num_steps`; stop: last step. track: {name: function of the network}, as `fit`'s.
+    The seed decides the first weights, the batches, the masks and the draws; two schemes with the
+    same seed start from the same weights. noise: a fixed standard deviation of the likelihood, else
+    it is learned. The learning rate falls over `num_steps`; stop: last step. track: {name: function
+    of the network}, as `fit`'s.
     """
     check_choice(scheme, SCHEMES, "scheme")
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed)).to(rows.device)

@@ -1,12 +1,14 @@
 """Observations in place of words: a row is a data set, and the area under a network's curve is log evidence.
 
-A data set is N yes-or-no observations drawn from a Bayesian model, whose parameters are drawn anew for each
-data set. A network that learns to predict hidden observations from visible ones learns the model's posterior
-predictive probabilities, and by the chain rule its area is the log evidence of the model.
+A data set is N yes-or-no observations drawn from a Bayesian model, whose parameters are drawn anew
+for each data set. A network that learns to predict hidden observations from visible ones learns the
+model's posterior predictive probabilities, and by the chain rule its area is the log evidence of
+the model.
 
-Two families have exact answers. Coins: p(x) is a ratio of Beta functions. Logistic regression of degree d on
-N fixed points: the prior is replaced by 2^13 points that fill it evenly, and their mixture is a model of the
-library, with which the integral by other means agrees to 0.02 nats (tests/test_evidence.py).
+Two families have exact answers. Coins: p(x) is a ratio of Beta functions. Logistic regression of
+degree d on N fixed points: the prior is replaced by 2^13 points that fill it evenly, and their
+mixture is a model of the library, with which the integral by other means agrees to 0.02 nats
+(tests/test_evidence.py).
 """
 
 from collections.abc import Callable
@@ -99,8 +101,8 @@ def design(degree: int) -> np.ndarray:
 def regression(degree: int, width: float | None = WIDTH, log2_nodes: int = 13) -> BernoulliMixture:
     """Logistic regression with a polynomial of this degree, coefficients N(0, width^2), as a mixture.
 
-    Its components are the points of a Sobol sequence, which fill the prior evenly. width=None: the width has a
-    prior of its own, log-normal around WIDTH with a standard deviation of log 2.
+    Its components are the points of a Sobol sequence, which fill the prior evenly. width=None: the
+    width has a prior of its own, log-normal around WIDTH with a standard deviation of log 2.
     """
     own_width = width is None
     uniform = qmc.Sobol(degree + 1 + own_width, seed=0).random_base2(log2_nodes)
@@ -123,8 +125,8 @@ def leave_one_out(model: Bayesian, x: Tensor) -> Tensor:
 def information_criterion(degree: int, x: Tensor) -> Tensor:
     """-BIC/2 of each row [n, N], nats: the highest log-likelihood minus (d + 1)/2 log N.
 
-    Where a polynomial separates the answers the highest is a limit, which a penalty of 10^-4 per squared
-    coefficient keeps finite.
+    Where a polynomial separates the answers the highest is a limit, which a penalty of 10^-4 per
+    squared coefficient keeps finite.
     """
     basis = design(degree)
     found = []
@@ -274,7 +276,8 @@ def unlike(num_rows: int, *, generator: Generator) -> dict[str, Tensor]:
 def by_count(net: MaskedTransformer) -> np.ndarray:
     """p(heads | r visible flips, k of them heads) of a network that reads a set: [r, k], NaN for k > r.
 
-    The answer depends on nothing else, so these 300 numbers say all curves and areas of the network exactly.
+    The answer depends on nothing else, so these 300 numbers say all curves and areas of the network
+    exactly.
     """
     num_tokens = net.num_tokens
     seen = torch.arange(num_tokens)[:, None]  # r = 0..N - 1
@@ -291,8 +294,8 @@ def by_count(net: MaskedTransformer) -> np.ndarray:
 def curve_of_count(chance: np.ndarray, heads: int) -> np.ndarray:
     """The curve [N] of a data set with so many heads, exactly, from a table of `by_count`.
 
-    Of r visible flips, k are heads with the hypergeometric probability; a hidden flip is then a head with
-    probability (heads - k) / (N - r).
+    Of r visible flips, k are heads with the hypergeometric probability; a hidden flip is then a
+    head with probability (heads - k) / (N - r).
     """
     num_tokens = len(chance)
     scores = []

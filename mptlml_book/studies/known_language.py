@@ -1,7 +1,8 @@
 """A language whose log marginal likelihood is known, and the training of transformers on it.
 
-It is a hidden Markov model. The hidden state is one of three topics and a phase of the sentence. The phases
-follow in a circle: article, noun, verb, connective. Only nouns and verbs differ from topic to topic.
+It is a hidden Markov model. The hidden state is one of three topics and a phase of the sentence.
+The phases follow in a circle: article, noun, verb, connective. Only nouns and verbs differ from
+topic to topic.
 """
 
 import copy
@@ -39,8 +40,9 @@ SMALL = dict(width=48)  # MaskedTransformers of 88 thousand weights
 def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
     """The area from rows x [N, D], size m drawn with P(m) in proportion to m^-1/2: small sizes more often.
 
-    A score of size m is divided by P(m), so that the mean is the area, as for `objectives.stratified_size`; the sizes
-    of the N rows are spread evenly over the distribution P as they are there over 1..D. Nats per row.
+    A score of size m is divided by P(m), so that the mean is the area, as for
+    `objectives.stratified_size`; the sizes of the N rows are spread evenly over the distribution P
+    as they are there over 1..D. Nats per row.
     """
     every = torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
     probs = every.rsqrt() / every.rsqrt().sum()
@@ -62,7 +64,8 @@ def hide_more(
 def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `size` tokens of each row x [N, D], of which half show another word. Nats per row.
 
-    The others are left as they are: none is hidden, and any word may stand in the place of a token, its own too.
+    The others are left as they are: none is hidden, and any word may stand in the place of a token,
+    its own too.
     """
     chosen = random_orders(model.num_tokens, len(x), generator=generator) < size
     other = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
@@ -91,8 +94,8 @@ def sure_places(
 ) -> Tensor:
     """As `objectives.stratified_size`, but each hidden token counts by how probable its place's likeliest word is.
 
-    These weights have mean 1 over the hidden tokens of a row, and no gradient. judge: whose answers are
-    weighed, by default the model's. Nats per row.
+    These weights have mean 1 over the hidden tokens of a row, and no gradient. judge: whose answers
+    are weighed, by default the model's. Nats per row.
     """
     place = spread_places(len(x), generator=generator)
     sizes = 1 + (place * model.num_tokens).long()
@@ -168,8 +171,9 @@ def pretrain(
 ) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
 
-    Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows and the
-    masks; two schemes with the same seed share the weights and the rows. shape: of MaskedTransformer.
+    Every batch is new, so over-fitting is impossible. The seed decides the first weights, the rows
+    and the masks; two schemes with the same seed share the weights and the rows. shape: of
+    MaskedTransformer.
     """
     truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
@@ -218,7 +222,8 @@ def read_network(
 ) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
-    Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds include theirs.
+    Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds
+    include theirs.
 
         gap             area minus expected LML
         curve           the distance below the exact curve at each size, nats per token (a list)
@@ -274,7 +279,8 @@ def holm(p: Any) -> np.ndarray:
 def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> dict[str, float]:
     """What a network expects where all is hidden, what it gets and what the language's own model gets, nats per token.
 
-    expects: minus the mean entropy of its answers. Each seed draws its own rows, the same for all networks.
+    expects: minus the mean entropy of its answers. Each seed draws its own rows, the same for all
+    networks.
     """
     truth = language(net.num_tokens)
     x = truth.sample(num_rows, generator=draws.seeded(seed, 3))

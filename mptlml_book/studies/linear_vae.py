@@ -1,8 +1,9 @@
 """Training of the linear VAE of Chapter 8, on the page and in the stored long runs (benchmarks/linear_vae.py).
 
-A pixel that is never white in the training rows has no best bias: it would run to minus infinity. Such pixels
-get a fixed, small probability of being white, as if half a row were, and count like the others wherever
-pixels are masked or scored. W [U, 2] and b [U] are trained, the weights of the other U pixels, those in use.
+A pixel that is never white in the training rows has no best bias: it would run to minus infinity.
+Such pixels get a fixed, small probability of being white, as if half a row were, and count like the
+others wherever pixels are masked or scored. W [U, 2] and b [U] are trained, the weights of the
+other U pixels, those in use.
 """
 
 import math
@@ -31,11 +32,7 @@ THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo")
 # masks per batch; rate of the natural gradient; of the disc of nodes
-MASKS, RATE, RADIUS = (
-    20,
-    1.2,
-    4.5,
-)
+MASKS, RATE, RADIUS = (20, 1.2, 4.5)
 ELBO_RATE = 0.2  # of Adam
 PASSES = 25  # over the training rows, of the page's runs
 LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs
@@ -47,9 +44,10 @@ SCRIPTS_STEPS, SCRIPTS_RATE = 800, 1e-2
 class BinaryImages:
     """The binary rows of a data set, float32: `train` [N, D] and `held_out` [M, D].
 
-    N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the pixels that are
-    never white, `used` [D] marks the pixels that stay, and `constant` is the log-likelihood of the others,
-    nats per training row. `source`, `note`, `side`: those of `load_images`; `size`, `digest`: of both parts.
+    N and M are those of `train_and_held_out`. `rows` [N, U] are the training rows without the
+    pixels that are never white, `used` [D] marks the pixels that stay, and `constant` is the
+    log-likelihood of the others, nats per training row. `source`, `note`, `side`: those of
+    `load_images`; `size`, `digest`: of both parts.
     """
 
     def __init__(self, name: str) -> None:
@@ -79,8 +77,9 @@ class BinaryImages:
 def scripts_rule(per_axis: int = 4) -> Rule:
     """The grid on [-5, 5]^2 of the authors' public scripts, with their weights, (10/4)^2 per node for four per axis.
 
-    Four nodes per axis leave three cells, so (10/3)^2 would be right. The sum of the weights, which is the prior's mass
-    on this grid, is 0.247 in place of one. So this is not a distribution, and not a model to train.
+    Four nodes per axis leave three cells, so (10/3)^2 would be right. The sum of the weights, which
+    is the prior's mass on this grid, is 0.247 in place of one. So this is not a distribution, and
+    not a model to train.
     """
     axis = torch.linspace(-5, 5, per_axis, dtype=torch.float64)
     nodes = torch.cartesian_prod(axis, axis)
@@ -93,8 +92,8 @@ def scripts_rule(per_axis: int = 4) -> Rule:
 class Encoder:
     """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
 
-    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of Adam would
-    move z as far as D steps, and training would need a tiny learning rate.
+    weight [2 K, D]: V over U; bias [2 K]: c over d. Without the root and the centre one step of
+    Adam would move z as far as D steps, and training would need a tiny learning rate.
     """
 
     weight: Tensor
@@ -124,8 +123,8 @@ class Encoder:
 def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
     """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats [N], for float64 x [N, D].
 
-    Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one dimension.
-    The height is concave in m and s; L-BFGS starts at the posterior's mode.
+    Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one
+    dimension. The height is concave in m and s; L-BFGS starts at the posterior's mode.
     """
     mode, root = model.mode(x, torch.ones_like(x, dtype=torch.bool))
     precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
@@ -167,7 +166,8 @@ def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Ten
 def information(model: LinearVAE) -> Tensor:
     """Fisher information on (w_j, b_j) of each pixel in one row whose z is known too: [D, K + 1, K + 1].
 
-    It is the prior's mean of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log p(x).
+    It is the prior's mean of p_j (1 - p_j) y y^T, y = (z, 1), which EM uses as the curvature of log
+    p(x).
     """
     nodes, weights = model.rule.nodes, model.rule.log_weights.exp()
     y = torch.cat([nodes, torch.ones_like(nodes[:, :1])], -1)
@@ -179,9 +179,9 @@ def information(model: LinearVAE) -> Tensor:
 class NaturalGradient(torch.optim.Optimizer):
     """Climbs along F^-1 times the gradient of [weight, bias], with F the `information` of each pixel.
 
-    A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step as
-    others, down to an information of `damping`; no pixel's parameters move further than 1 in a step. Made for
-    `fit(..., optimiser=NaturalGradient)`, which always maximises.
+    A step of learning rate 1 is about a step of EM. Pixels that are seldom white take the same step
+    as others, down to an information of `damping`; no pixel's parameters move further than 1 in a
+    step. Made for `fit(..., optimiser=NaturalGradient)`, which always maximises.
     """
 
     def __init__(
@@ -209,7 +209,8 @@ def initial_parameters(
 ) -> tuple[Tensor, Tensor]:
     """The start of training: small random weights [D, K], and the bias [D] that gives each pixel its mean.
 
-    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a finite bias.
+    Half a pixel of each value is added to the counts, so that a pixel never seen white keeps a
+    finite bias.
     """
     bias = ((x.sum(0) + 0.5) / (len(x) + 1)).logit()
     weight = 0.1 * randn((x.shape[1], num_latents), bias, generator)
@@ -230,8 +231,8 @@ def sizes_and_weights(
 ) -> tuple[Tensor, Tensor]:
     """Mask sizes [P], small ones more often (about as 1/sqrt(m)), and the weights [P] that correct for it.
 
-    The mean of weight times any function of the size is the plain mean of that function over the sizes 1 to
-    D. The sizes are stratified over their distribution, not drawn independently.
+    The mean of weight times any function of the size is the plain mean of that function over the
+    sizes 1 to D. The sizes are stratified over their distribution, not drawn independently.
     """
     order = torch.arange(num_masks, dtype=torch.float32)
     place = (order + rand(order.shape, order, generator)) / num_masks
@@ -249,8 +250,9 @@ def masked_objective(
 ) -> Tensor:
     """D times the weighted mean of S(x; m) over the masks [P, D], nats per row, a scalar.
 
-    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1. The numbers are those of
-    the model's `conditional_log_prob`, computed only at the masked pixels: at 15% a sixth of the work.
+    model: of the pixels in use. rows [P, N, U]: mask p is that of rows[p]. weights [P], or 1. The
+    numbers are those of the model's `conditional_log_prob`, computed only at the masked pixels: at
+    15% a sixth of the work.
     """
     used, sizes = images.used.to(rows.device), (~observed).sum(-1).cpu()
     in_use, found = observed[:, used], []
@@ -282,13 +284,14 @@ def train(
 ) -> Run:
     """Train by one of OBJECTIVES, from small random weights or from `begin` (weight, bias): a Run.
 
-    "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to D, or with
-    that one; "elbo" has a linear encoder. Each pass reads the training rows once. The first three climb along
-    the natural gradient with this learning rate and half the rows per step; their integrals use a grid of
-    this spacing, shifted at random at each step. The ELBO climbs by Adam, with a twentieth of the rows per
-    step. Learning rates fall to zero along a half cosine over `passes`; stop: end after this number of
-    passes. track: {name: function of weight and bias}, called every `track_every` passes. device: where to
-    compute; draws come from a generator on the CPU, and all results lie there too.
+    "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to
+    D, or with that one; "elbo" has a linear encoder. Each pass reads the training rows once. The
+    first three climb along the natural gradient with this learning rate and half the rows per step;
+    their integrals use a grid of this spacing, shifted at random at each step. The ELBO climbs by
+    Adam, with a twentieth of the rows per step. Learning rates fall to zero along a half cosine
+    over `passes`; stop: end after this number of passes. track: {name: function of weight and
+    bias}, called every `track_every` passes. device: where to compute; draws come from a generator
+    on the CPU, and all results lie there too.
     """
     check_choice(objective, OBJECTIVES, "objective")
     generator, every = Generator().manual_seed(seed), images.rows.to(device)
@@ -372,7 +375,8 @@ def maximise(
 ) -> tuple[Tensor, Tensor, int]:
     """The exact LML's maximum near these weights, by L-BFGS in float64 on a fine grid: (weight, bias, steps).
 
-    Nothing is drawn at random: the only errors are those of the grid and of the rule by which L-BFGS stops.
+    Nothing is drawn at random: the only errors are those of the grid and of the rule by which
+    L-BFGS stops.
     """
     rows, rule = images.rows.double(), disc_rule(spacing, RADIUS)
 
@@ -409,12 +413,14 @@ def train_as_scripts(
 ) -> tuple[Tensor, Tensor]:
     """Weights [D, 2] and bias [D] of all pixels, trained as the authors' public scripts do, or on a better grid.
 
-    objective, one of SCRIPTS: "exact", the LML; "joint", theirs, (D / M) log p(x_M) for one random 15% of the pixels at
-    each step; "conditional", D / M times the sum of log p(x_j | x_R) over these; "elbo", as coded there: a linear
-    encoder of x - b, with standard normal weights at first and the same variances for all images, and one draw of z.
-    grid, one of GRIDS. On "4 × 4" and "20 × 20", nodes on [-5, 5]^2 with the scripts' weights, the start is standard
-    normal and Adam makes 800 steps at 0.01, each over all rows; the ELBO uses no grid. On "shifted" the start is this
-    module's, the grid has a spacing of 0.4, shifted at each step, and Adam makes 1,200 steps at a falling rate.
+    objective, one of SCRIPTS: "exact", the LML; "joint", theirs, (D / M) log p(x_M) for one random
+    15% of the pixels at each step; "conditional", D / M times the sum of log p(x_j | x_R) over
+    these; "elbo", as coded there: a linear encoder of x - b, with standard normal weights at first
+    and the same variances for all images, and one draw of z. grid, one of GRIDS. On "4 × 4" and "20
+    × 20", nodes on [-5, 5]^2 with the scripts' weights, the start is standard normal and Adam makes
+    800 steps at 0.01, each over all rows; the ELBO uses no grid. On "shifted" the start is this
+    module's, the grid has a spacing of 0.4, shifted at each step, and Adam makes 1,200 steps at a
+    falling rate.
     """
     check_choice(objective, SCRIPTS, "objective")
     check_choice(grid, GRIDS, "grid")

@@ -19,21 +19,15 @@ from mptlml.numerics import LOG_2PI
 from .scripts_data import scripts_rows
 
 # of the starts: the scripts' five, then 55 others
-SEEDS = (
-    4,
-    44,
-    444,
-    4444,
-    44444,
-    *range(100, 155),
-)
+SEEDS = (4, 44, 444, 4444, 44444, *range(100, 155))
 OWN, SCRIPTED = "model's own noise", "scripts' noise"  # the sets of rows
 EMPTIED = (200, 400, 600)  # the epochs at which a run's optimiser forgets
 
 
 class Way(NamedTuple):
-    """sizes: of an epoch's masks, "uniform" for one of random size, "all" for every mask of two tokens, none for the
-    exact gradient; memory: Adam's beta2; emptied: the epochs at which its memory is."""
+    """sizes: of an epoch's masks, "uniform" for one of random size, "all" for every mask of two
+    tokens, none for the exact gradient; memory: Adam's beta2; emptied: the epochs at which its
+    memory is."""
 
     sizes: str | tuple[int, ...]
     memory: float = 0.999

@@ -1,7 +1,8 @@
 """Chapter 12: how noisy published estimators of an area are, and what published samplers write.
 
-The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025), and
-others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) and LLaDA's (by confidence).
+The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025),
+and others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) and LLaDA's (by
+confidence).
 """
 
 import math
@@ -57,7 +58,8 @@ def score_moments(
 def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> BiasAndVariance:
     """The rate form at `num_passes` passes of one text, weight 1/t, t in (SMALLEST, 1).
 
-    spread: one t from each of `num_passes` equal parts, as in a batch of MDLM's code, not independent ones.
+    spread: one t from each of `num_passes` equal parts, as in a batch of MDLM's code, not
+    independent ones.
     """
     mean, variance = moments
     strata = num_passes if spread else 1
@@ -82,8 +84,8 @@ def by_size(
 ) -> np.ndarray:
     """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
 
-    Each score is divided by the probability of its size, by default 1/D. strata: parts of equal probability,
-    each drawn num_passes / strata times.
+    Each score is divided by the probability of its size, by default 1/D. strata: parts of equal
+    probability, each drawn num_passes / strata times.
     """
     mean, variance = moments
     num_tokens = mean.shape[1]
@@ -104,7 +106,8 @@ def by_size(
 def by_llada(moments: ScoreMoments, num_passes: int, batch: int = LLADA_BATCH) -> BiasAndVariance:
     """LLaDA's likelihood script: sizes D/b apart from one random start, b passes per batch.
 
-    The script rounds k + i D/b, i = 0..b - 1, for a random k in 1..D, and starts again at 1 above D.
+    The script rounds k + i D/b, i = 0..b - 1, for a random k in 1..D, and starts again at 1 above
+    D.
     """
     mean, variance = moments
     num_tokens = mean.shape[1]
@@ -130,7 +133,8 @@ def nested_areas(
 ) -> Tensor:
     """Estimates [orders, T] of the area of texts [T, D], each from one order's nested masks: nats per row.
 
-    The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are scored.
+    The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are
+    scored.
     """
     num_tokens = model.num_tokens
     size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
@@ -146,17 +150,12 @@ def nested_areas(
 
 
 def complementary_areas(
-    model: ConditionalModel,
-    texts: Tensor,
-    num_passes: int,
-    num_draws: int,
-    *,
-    generator: Generator,
+    model: ConditionalModel, texts: Tensor, num_passes: int, num_draws: int, *, generator: Generator
 ) -> Tensor:
     """Estimates [draws, T] of the area of texts [T, D], from masks and what they leave: nats per row.
 
-    Half of the passes have sizes spread evenly; the others hide what these show, or all where all is hidden, so
-    that their sizes are as even.
+    Half of the passes have sizes spread evenly; the others hide what these show, or all where all
+    is hidden, so that their sizes are as even.
     """
     num_tokens, shape = model.num_tokens, (num_draws, len(texts))
     sizes = stratified_sizes(num_tokens, num_passes // 2, shape, generator=generator)
@@ -259,14 +258,15 @@ def unmask(
 ) -> tuple[Tensor, Tensor]:
     """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
 
-    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from q(x_j | x_R),
-    or takes the likeliest, and keeps those at some places, chosen by `places`: at random; the places whose
-    likeliest words are most probable ("surest place", chosen before the words are drawn); or those whose
-    drawn words are most probable ("surest word": LLaDA's script). Ties are broken at random. For "surest
-    word" log q is NaN: see `log_prob_surest`. noise: MaskGIT adds Gumbel noise to the log-probability of each
-    drawn word before it keeps the surest, times this number in the first pass and less by equal steps, down
-    to zero in the last. x [N, D]: read these rows in place of writing, by other places than the surest words.
-    Raises ValueError: unknown places; steps that do not sum to D.
+    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from
+    q(x_j | x_R), or takes the likeliest, and keeps those at some places, chosen by `places`: at
+    random; the places whose likeliest words are most probable ("surest place", chosen before the
+    words are drawn); or those whose drawn words are most probable ("surest word": LLaDA's script).
+    Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`. noise: MaskGIT
+    adds Gumbel noise to the log-probability of each drawn word before it keeps the surest, times
+    this number in the first pass and less by equal steps, down to zero in the last. x [N, D]: read
+    these rows in place of writing, by other places than the surest words. Raises ValueError:
+    unknown places; steps that do not sum to D.
     """
     num_tokens = model.num_tokens
     check_choice(places, PLACES, "places")
@@ -311,9 +311,10 @@ def log_prob_surest(
 ) -> Tensor:
     """log q(x) of rows [N, D] under "surest word", one token per pass: nats [N], from `num_paths` paths per row.
 
-    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is more
-    probable). A path follows x, each place drawn in proportion to s_j; the product of sum_j s_j along it is
-    an unbiased estimate of q(x). On average the log of the mean of `num_paths` products is below log q(x).
+    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is
+    more probable). A path follows x, each place drawn in proportion to s_j; the product of sum_j
+    s_j along it is an unbiased estimate of q(x). On average the log of the mean of `num_paths`
+    products is below log q(x).
     """
     rows = x.long().repeat_interleave(num_paths, 0)  # [N K, D]
     seen = torch.zeros_like(rows, dtype=torch.bool)

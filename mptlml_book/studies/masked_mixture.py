@@ -59,10 +59,7 @@ def train(scheme: str, rows: Tensor, *, seed: int) -> History:
     """A run of Adam from a poor start; it tracks the log marginal likelihood of the rows, nats per row."""
     begin, generator = start(rows, seed), Generator().manual_seed(seed)
     # [10], [10, 64]
-    shares, logits = (
-        begin.weights.log().requires_grad_(),
-        begin.probs.logit().requires_grad_(),
-    )
+    shares, logits = (begin.weights.log().requires_grad_(), begin.probs.logit().requires_grad_())
     now = lambda: BernoulliMixture(shares.softmax(0), logits.sigmoid())  # noqa: E731
     return fit(
         lambda: SCHEMES[scheme](now(), rows, generator),

@@ -1,9 +1,9 @@
 """Networks that others trained and ship inside packages: their weights are read as data, nothing of them is run.
 
-Sapiens (package sapiens): two RoBERTas of antibody chains, one for heavy, one for light. RXNMapper (rxnmapper): an
-ALBERT, and rxnfp: a BERT, both of chemical reactions, with one vocabulary. `make networks` fetches the wheels into
-`WHEELS`; each is read only where its SHA-256 is the one below. A chain is a text as in `real_network`; a reaction
-is a text as SMILES write it, reactants>>products.
+Sapiens (package sapiens): two RoBERTas of antibody chains, one for heavy, one for light. RXNMapper
+(rxnmapper): an ALBERT, and rxnfp: a BERT, both of chemical reactions, with one vocabulary. `make
+networks` fetches the wheels into `WHEELS`; each is read only where its SHA-256 is the one below. A
+chain is a text as in `real_network`; a reaction is a text as SMILES write it, reactants>>products.
 """
 
 import hashlib
@@ -103,9 +103,10 @@ def fetch() -> None:
 def load(name: str) -> MaskedLM | None:
     """A network by name; None: absent.
 
-    "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded", where transformers
-    of today adds the bias of the output once. It was almost certainly added twice where RXNMapper was trained: its
-    settings are those of such a release, 2.4.1 or 2.5.0, and so read it scores higher on all of `reactions`
+    "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded",
+    where transformers of today adds the bias of the output once. It was almost certainly added
+    twice where RXNMapper was trained: its settings are those of such a release, 2.4.1 or 2.5.0, and
+    so read it scores higher on all of `reactions`
     (https://github.com/huggingface/transformers/issues/2957).
     """
     if name == "AntiBERTy":
@@ -136,7 +137,8 @@ def load(name: str) -> MaskedLM | None:
 def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
     """A tokenizer of the words, numbered in order, whose texts are cut wherever `pattern` matches.
 
-    frame: the tokens before and after a text, for padding, for what is unknown, and for what is hidden.
+    frame: the tokens before and after a text, for padding, for what is unknown, and for what is
+    hidden.
     """
     with needs("text"):
         from tokenizers import Regex, Tokenizer
@@ -309,8 +311,8 @@ LISTS = "orders", "sizes", "curve", "expects", "gets"
 def read_scores(file: str | Path) -> pd.DataFrame:
     """Scores of texts as the long runs of networks write them, in nats per text (`benchmarks/networks.py`).
 
-    Those of LISTS that are there are arrays; `heights` [tokens] is the curve at all sizes by straight lines, nats
-    per token.
+    Those of LISTS that are there are arrays; `heights` [tokens] is the curve at all sizes by
+    straight lines, nats per token.
     """
     table = pd.read_csv(file, comment="#")
     for field in table.columns.intersection(LISTS):
@@ -329,8 +331,9 @@ def by_markov(
 ) -> np.ndarray:
     """log p of each of `others`, given its length, under a Markov chain of the words of `texts`, nats [others].
 
-    Words follow as often as in `texts`, with `weight` more counts shared out as words are frequent anywhere;
-    these have half a count each, and there are `num_words`. The first word is drawn by frequency alone.
+    Words follow as often as in `texts`, with `weight` more counts shared out as words are frequent
+    anywhere; these have half a count each, and there are `num_words`. The first word is drawn by
+    frequency alone.
     """
     pairs, single, first = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
     for text in texts:
@@ -358,9 +361,10 @@ def by_markov(
 def by_copying(texts: Sequence[str], other: str, keep: float, jump: float) -> float:
     """log p of the chain `other`, given its length, nats: a copy that moves from place to place of `texts`.
 
-    It starts at the first letter of one of the texts. Each letter is kept with probability `keep`, or else drawn
-    by frequency; then the copy goes on to the next place, or with probability `jump` to any place of any text.
-    After the end of a text it always jumps. The forward recursion sums over all ways, so this is exact.
+    It starts at the first letter of one of the texts. Each letter is kept with probability `keep`,
+    or else drawn by frequency; then the copy goes on to the next place, or with probability `jump`
+    to any place of any text. After the end of a text it always jumps. The forward recursion sums
+    over all ways, so this is exact.
     """
     rows = [text.split() for text in texts]
     letters = np.array([letter for row in rows for letter in row])

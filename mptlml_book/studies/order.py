@@ -1,9 +1,10 @@
 """The order that is chosen: five languages with exact answers, orders, and what is left of a lead along them.
 
-A network is read along an order as KL(p || q) at the place that is filled next, given all that is visible,
-summed over the places: what its text is below the truth's, without the noise of the words. Along random orders
-the mean is the truth's area minus the network's. An order may be chosen place by place, by what is visible
-alone. A lead is the difference of two networks; R is the lead along an order over that along random orders.
+A network is read along an order as KL(p || q) at the place that is filled next, given all that is
+visible, summed over the places: what its text is below the truth's, without the noise of the words.
+Along random orders the mean is the truth's area minus the network's. An order may be chosen place
+by place, by what is visible alone. A lead is the difference of two networks; R is the lead along an
+order over that along random orders.
 """
 
 import math
@@ -300,8 +301,8 @@ def follow(
 ) -> tuple[Tensor, Path]:
     """Rows x [N, D] along an order, and what the model answers about each place when its turn comes: a Path.
 
-    tie [N, D]: numbers in [0, 1), drawn before, that decide between equal keys. generator: write rows in place
-    of reading x, each word drawn from the model's answer.
+    tie [N, D]: numbers in [0, 1), drawn before, that decide between equal keys. generator: write
+    rows in place of reading x, each word drawn from the model's answer.
     """
     seen, path, x = torch.zeros_like(x, dtype=torch.bool), [], x.clone()
     for count in equal_steps(x.shape[1], passes or x.shape[1]):
@@ -337,9 +338,10 @@ def read_networks(
 ) -> dict[str, dict[str, float]]:
     """How far networks are from a language along each order, nats per row: {scheme: {reading: value}}.
 
-    The seed draws rows and ties, the same for all networks. A name with "first" is the part of the first four
-    places, with "8 passes" that of four places at a time, with "written" KL(q || p) of what the network writes.
-    "rival surest": along the surest places of a fixed 15%, or for that network of uniform sizes.
+    The seed draws rows and ties, the same for all networks. A name with "first" is the part of the
+    first four places, with "8 passes" that of four places at a time, with "written" KL(q || p) of
+    what the network writes. "rival surest": along the surest places of a fixed 15%, or for that
+    network of uniform sizes.
     """
     generator = draws.seeded(seed, 2)
     x, length = truth.sample(num_rows, generator=generator), truth.num_tokens
@@ -390,8 +392,8 @@ def lead(
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
     """Mean of `some` over mean of `whole`, pairs by seed, and Fieller's interval: (R, low, high).
 
-    The interval holds each R at which the mean of some - R whole is not told from 0 by Student's test; where
-    `whole` is not told from 0 it has no ends.
+    The interval holds each R at which the mean of some - R whole is not told from 0 by Student's
+    test; where `whole` is not told from 0 it has no ends.
     """
     (a, b), cov = np.mean([some, whole], 1), np.cov(some, whole) / len(some)
     square = stats.t.ppf(0.5 + level / 2, len(some) - 1) ** 2

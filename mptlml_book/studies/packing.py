@@ -12,9 +12,10 @@ from torch import nn
 def eight_bits(net: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
     """The network with rounded weights, and those as {"shapes": {name: (rows, columns, most)}, "weights": base64}.
 
-    Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector counts as one
-    row. The unit is a multiple, from 1 to 127, of `most`, the largest size of a weight, over 127². In the order
-    of the names and rows, 8 bits each: the multiple that makes the unit, then those of the row.
+    Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector
+    counts as one row. The unit is a multiple, from 1 to 127, of `most`, the largest size of a
+    weight, over 127². In the order of the names and rows, 8 bits each: the multiple that makes the
+    unit, then those of the row.
     """
     net, multiples = copy.deepcopy(net), b""
     shapes: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """A network that somebody else trained, AntiBERTy, the sequences that it is asked about, and its repair.
 
-AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million antibody
-sequences. Its package `antiberty` holds the weights; the package `anarci` holds germline genes, from which a
-body puts its antibodies together. Both packages are read as data and never imported. A text is a chain of
-residues, one letter each, with spaces between.
+AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, trained on 558 million
+antibody sequences. Its package `antiberty` holds the weights; the package `anarci` holds germline
+genes, from which a body puts its antibodies together. Both packages are read as data and never
+imported. A text is a chain of residues, one letter each, with spaces between.
 """
 
 import ast
@@ -192,7 +192,8 @@ def _far_apart(folder: Path) -> tuple[list[str], list[str]]:
 def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
     """1 - edit distance / length of the longer, [N, M]: the fewest letters to change, insert or leave out.
 
-    (Anarci's own columns do not serve: it numbers genes of some species otherwise: equal letters stand apart.)
+    (Anarci's own columns do not serve: it numbers genes of some species otherwise: equal letters
+    stand apart.)
     """
     from Bio.Align import PairwiseAligner  # anarci needs it too
 
@@ -224,8 +225,9 @@ def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]
 def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[np.ndarray]:
     """Log-probabilities of the letters of each of `others`, nats [D], left to right in a mixture of the texts.
 
-    It draws one of the texts, and at each position keeps its letter with probability `keep`; else it draws
-    one as `by_position` says. A coherent model of texts of a given length: a sum is its log-probability.
+    It draws one of the texts, and at each position keeps its letter with probability `keep`; else
+    it draws one as `by_position` says. A coherent model of texts of a given length: a sum is its
+    log-probability.
     """
     return [
         np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
@@ -255,7 +257,8 @@ def looked_up(
 def from_visible(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
     """Log-probabilities of letters, nats [masks, D], under an even mixture with log-probabilities `kept` [D, N].
 
-    Each given the letters that are not `hidden`, bool [masks, D]; those of visible letters mean nothing.
+    Each given the letters that are not `hidden`, bool [masks, D]; those of visible letters mean
+    nothing.
     """
     seen = ~hidden @ kept  # [masks, N]
     weight = np.exp(seen - seen.max(1, keepdims=True))
@@ -295,8 +298,9 @@ def fine_tune(
 ) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
-    Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the batches and the
-    masks; schemes with one seed share the batches. track: as in `fit`, every NUM_STEPS steps.
+    Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the
+    batches and the masks; schemes with one seed share the batches. track: as in `fit`, every
+    NUM_STEPS steps.
     """
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
@@ -364,7 +368,8 @@ def answered_from(
 ) -> np.ndarray:
     """What areas change, nats per text [seeds, texts], if another model answers from `start` masked on.
 
-    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts, RATES]: the other's scores.
+    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts, RATES]: the
+    other's scores.
     """
     found = np.empty(scores.shape[:2])
     for k, length in enumerate(lengths):
@@ -396,8 +401,8 @@ def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple
 def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
     """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
 
-    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a wrong one
-    orange; the paler, the less sure.
+    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a
+    wrong one orange; the paler, the less sure.
     """
     columns = ["<br>".join(["gene", *said])]
     for place, residue in enumerate(gene, 1):

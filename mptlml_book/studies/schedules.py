@@ -1,10 +1,11 @@
 """Writing several tokens in one pass: schedules, what they cost, and the best one.
 
-A schedule says how many tokens each pass writes, g_1, ..., g_k with sum D. Pass s starts with m_s = D - (g_1
-+ ... + g_{s-1}) tokens hidden, and writes g_s of them, at random places, each from its own distribution given
-what is visible. The scores S(m) are then read as a staircase: the pass earns g_s S(m_s) where one token at a
-time would earn S(m_s) + S(m_s - 1) + ... + S(m_s - g_s + 1). The area between curve and staircase is the
-expected Kullback-Leibler divergence (Hoogeboom et al. 2022, Sec. 3.1; Chen, Cong & Li 2025).
+A schedule says how many tokens each pass writes, g_1, ..., g_k with sum D. Pass s starts with m_s =
+D - (g_1 + ... + g_{s-1}) tokens hidden, and writes g_s of them, at random places, each from its own
+distribution given what is visible. The scores S(m) are then read as a staircase: the pass earns g_s
+S(m_s) where one token at a time would earn S(m_s) + S(m_s - 1) + ... + S(m_s - g_s + 1). The area
+between curve and staircase is the expected Kullback-Leibler divergence (Hoogeboom et al. 2022, Sec.
+3.1; Chen, Cong & Li 2025).
 """
 
 import math
@@ -30,8 +31,9 @@ def cosine_steps(num_tokens: int, num_steps: int) -> list[int]:
 def schedule_cost(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) -> float:
     """The area between the curve and the schedule's staircase, nats per row: E[KL(p || q_schedule)], given the order.
 
-    scores [D]: S(1), ..., S(D), nats per token, the model's expected scores for rows drawn from it. One pass costs the
-    total correlation of the tokens; D passes cost nothing. Raises ValueError: `steps` whose sum is not D.
+    scores [D]: S(1), ..., S(D), nats per token, the model's expected scores for rows drawn from it.
+    One pass costs the total correlation of the tokens; D passes cost nothing. Raises ValueError:
+    `steps` whose sum is not D.
     """
     scores = np.asarray(scores, dtype=float)
     if sum(steps) != len(scores):
@@ -45,8 +47,8 @@ def schedule_cost(scores: Sequence[float] | np.ndarray, steps: Sequence[int]) ->
 def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int]:
     """The schedule of `num_steps` passes with the highest staircase, by dynamic programming: tokens per pass, sum D.
 
-    scores [D]: S(1), ..., S(D), nats per token (Hoogeboom et al. 2022, Sec. 3.1). O(k D^2) operations.
-    Raises ValueError: scores that are not finite.
+    scores [D]: S(1), ..., S(D), nats per token (Hoogeboom et al. 2022, Sec. 3.1). O(k D^2)
+    operations. Raises ValueError: scores that are not finite.
     """
     if not np.isfinite(scores).all():
         raise ValueError("scores must be finite, or the best schedule is not known")
