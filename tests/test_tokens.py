@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
+from conftest import same
 from fakes import random_network
+from torch.testing import assert_close
 
 from mptlml import exact_curve, memory
 from mptlml.testing import check_model
-from mptlml.text import FromLogits, MaskedLM, command
-from mptlml.text.results import read_results
+from mptlml.text import FromLogits, MaskedLM
 from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch
@@ -68,9 +69,8 @@ def test_the_scores_of_tokens_are_spelt(lm):
     found = lm.token_scores("the cat sat")
     assert found.tokens == ["the", "cat", "sat"]
     ids = lm.encode("the cat sat")
-    assert found.scores == pytest.approx(
-        lm.masked_marginals("the cat sat")[range(3), ids].numpy(), abs=1e-6
-    )
+    singles = lm.masked_marginals("the cat sat")[range(3), ids]
+    assert found.scores == pytest.approx(singles.numpy(), abs=1e-6)
     # its terms are those of the tokens 2, 1, 0
     left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(0)
     assert lm.token_scores("the cat sat", "all").scores == pytest.approx(left.numpy(), abs=1e-6)
@@ -83,29 +83,25 @@ def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
     pieces = [lm.tokenizer.convert_ids_to_tokens(lm.encode(text).tolist()) for text in texts]
     assert any(piece.startswith("##") for piece in pieces[0])
     for text, spelt, found in zip(texts, pieces, lm.single_scores(texts, "word"), strict=True):
-        ids, starts = (
-            lm.encode(text),
-            [k for k, piece in enumerate(spelt) if not piece.startswith("##")],
-        )
+        ids = lm.encode(text)
+        starts = [k for k, piece in enumerate(spelt) if not piece.startswith("##")]
         for j in range(len(ids)):
             end = min([start for start in starts if start > j], default=len(ids))
             observed = torch.tensor([k < j or k >= end for k in range(len(ids))])
             truth = lm.at_length(len(ids)).conditional_log_prob(ids.double(), observed)[j].item()
-            assert found[j].item() == pytest.approx(truth, abs=1e-5)
+            assert found[j] == pytest.approx(truth, abs=1e-5)
     assert lm.pseudo_log_likelihood(texts, "word")[0] != lm.pseudo_log_likelihood(texts)[0]
 
 
 def test_what_is_given_is_seen_and_not_scored(lm):
     """Before and after: the scores are those of the whole text under masks that hide nothing of what is given."""
     ids, there = lm.encode("the cat sat on the mat"), lm.given("the cat", "mat")
-    assert (
-        there.max_tokens == lm.max_tokens - 3
-        and there.encode("sat on the").tolist() == ids[2:5].tolist()
-    )
+    assert there.max_tokens == lm.max_tokens - 3
+    assert there.encode("sat on the").tolist() == ids[2:5].tolist()
     observed = torch.tensor([True, False, False])
     whole = torch.cat([torch.ones(2).bool(), observed, torch.ones(1).bool()])
     truth = lm.at_length(6).conditional_log_prob(ids, whole)[2:5]
-    torch.testing.assert_close(there.at_length(3).conditional_log_prob(ids[2:5], observed), truth)
+    same(there.at_length(3).conditional_log_prob(ids[2:5], observed), truth)
     assert lm.given(after="mat").pseudo_log_likelihood(["a dog"]) != lm.pseudo_log_likelihood(
         ["a dog"]
     )
@@ -116,16 +112,8 @@ def test_token_dropout_is_told(tmp_path):
     letters = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
     (tmp_path / "vocab.txt").write_text("\n".join(letters))
     tokenizer = transformers.EsmTokenizer(str(tmp_path / "vocab.txt"))
-    size = dict(
-        vocab_size=len(letters),
-        mask_token_id=24,
-        pad_token_id=1,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=40,
-    )
+    size = dict(vocab_size=25, mask_token_id=24, pad_token_id=1, max_position_embeddings=40)
+    size |= dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
     with pytest.warns(UserWarning, match="EsmForMaskedLM multiplies its embeddings by 0.88"):
         lm = MaskedLM.random(transformers.EsmConfig(**size, token_dropout=True), tokenizer, seed=0)
     assert torch.equal(lm.encode("E V Q L"), lm.encode("EVQL"))
@@ -141,12 +129,11 @@ def test_token_dropout_is_told(tmp_path):
     assert MaskedLM.from_pretrained(str(tmp_path)).encode("EVQL").tolist() == [9, 7, 16, 4]
 
 
-def framed(lm, ids):
-    """The network's logits at the tokens of rows, which it sees between the tokens of its frame."""
-    before, after = (
-        torch.tensor([part]).expand(len(ids), -1) for part in (lm.network.prefix, lm.network.suffix)
-    )
-    return lm.model(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
+def framed(lm, ids, model=None):
+    """A model's logits at the tokens of rows, which it sees between the tokens of a frame."""
+    frame = lm.network.prefix, lm.network.suffix
+    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in frame)
+    return (model or lm.model)(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
 
 
 def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generator):
@@ -166,7 +153,7 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
 
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"])
 def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
-    folder, lm, tmp_path, monkeypatch, kind
+    folder, lm, tmp_path, monkeypatch, run, kind
 ):
     """A diffusion network without an attention mask: right for texts of one length, and of several.
 
@@ -182,12 +169,9 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
     (tmp_path / "network.py").write_text(CODE)
     made = network(vocab_size=lm.network.vocab_size)
     made.save_pretrained(tmp_path)
-    about = {
-        "model_type": "small_diffusion",
-        "vocab_size": lm.network.vocab_size,
-        "architectures": ["Network"],
-        "auto_map": {"AutoConfig": "network.Settings", kind: "network.Network"},
-    }
+    about = dict(model_type="small_diffusion", vocab_size=lm.network.vocab_size)
+    about |= dict(architectures=["Network"])
+    about |= dict(auto_map={"AutoConfig": "network.Settings", kind: "network.Network"})
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="trust_remote_code|contains custom code"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
@@ -196,19 +180,17 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
     )
     own, texts = MaskedLM(made, lm.tokenizer), ["the cat sat", "a dog ran on the mat"]
     alone = [own.pseudo_log_likelihood([text]).item() for text in texts]
-    assert net.pseudo_log_likelihood(texts).tolist() == pytest.approx(alone, abs=1e-5)
+    assert net.pseudo_log_likelihood(texts) == pytest.approx(alone, abs=1e-5)
     (tmp_path / "t.txt").write_text("\n".join(texts))
-    words = ["score", str(tmp_path / "t.txt"), "--model", str(tmp_path), "--pseudo-log-likelihood"]
-    words += ["-o", str(tmp_path / "s.jsonl")]
+    line = "score t.txt --pseudo-log-likelihood"
     with pytest.raises(SystemExit, match="cannot be used: .*(code.*--trust-remote-code|no mask)"):
-        command.main(words)
-    words += ["--trust-remote-code"]
+        run(line, tmp_path)
+    line += " --trust-remote-code"
     if not masked:
         with pytest.raises(SystemExit, match="has no mask token.*name the token by --mask-token"):
-            command.main(words)
-        words += ["--mask-token", "[MASK]"]
-    command.main(words)
-    found = read_results(tmp_path / "s.jsonl")
+            run(line, tmp_path)
+        line += " --mask-token [MASK]"
+    found = run(line, tmp_path)
     assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(alone, abs=1e-5)
 
 
@@ -231,22 +213,17 @@ def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     ids = lm.encode("the cat sat on the mat")
     observed = torch.tensor([True, False, True, True, False, False])
     found = net.at_length(6).conditional_log_prob(ids, observed)
-    shown = torch.tensor(
-        [[*lm.network.prefix, *ids.where(observed, lm.tokenizer.mask_token_id), *lm.network.suffix]]
-    )
+    shown = ids.where(observed, lm.tokenizer.mask_token_id)[None]
     with torch.no_grad():
-        truth = network(code=code, **settings)(shown, time=3 / 8).logits.log_softmax(-1)[0, 1:-1]
-    truth = truth.gather(-1, ids[:, None])[:, 0].where(~observed, 0.0)
-    torch.testing.assert_close(found, truth, atol=1e-5, rtol=1e-5)
+        logits = framed(lm, shown, partial(network(code=code, **settings), time=3 / 8))
+    truth = logits[0].log_softmax(-1)[range(6), ids].where(~observed, 0.0)
+    assert_close(found, truth, atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
-    inner = MaskedLM.from_pretrained(
-        str(folder.parent), subfolder=folder.name, local_files_only=True
-    )
-    assert torch.equal(
-        inner.pseudo_log_likelihood(["the cat"]), lm.pseudo_log_likelihood(["the cat"])
-    )
+    place = dict(subfolder=folder.name, local_files_only=True)
+    inner = MaskedLM.from_pretrained(str(folder.parent), **place)
+    assert inner.pseudo_log_likelihood("the cat") == lm.pseudo_log_likelihood("the cat")
 
 
 class Llada(torch.nn.Module):
@@ -281,25 +258,21 @@ def test_a_network_is_judged_by_what_it_does(lm, kind):
     tokenizer.mask_token = None
     net = MaskedLM(kind(lm.model), tokenizer, mask_token="[MASK]")
     texts = ["the cat sat", "a dog ran on the mat"]
-    assert net.pseudo_log_likelihood(texts).tolist() == pytest.approx(
-        lm.pseudo_log_likelihood(texts).tolist(), abs=1e-5
-    )
-    assert (
-        MaskedLM(kind(lm.model), tokenizer, mask_token=lm.network.mask_id).network.mask_id
-        == lm.network.mask_id
-    )
+    same(net.pseudo_log_likelihood(texts), lm.pseudo_log_likelihood(texts), 1e-5)
+    by_number = MaskedLM(kind(lm.model), tokenizer, mask_token=lm.network.mask_id)
+    assert by_number.network.mask_id == lm.network.mask_id
     with pytest.raises(ValueError, match="special tokens such as .MASK."):
         net.encode("the [MASK] sat")
 
 
 @pytest.mark.parametrize(
-    ("net", "token", "message"),
+    "net, token, message",
     [
-        (lambda model: Llada(model), None, "no mask token.*mask_token="),
-        (lambda model: Llada(model), "[HOLE]", "mask_token '.HOLE.' is none of the model's"),
-        (lambda model: Llada(model), 10**6, "mask_token 1000000 is none of the model's"),
-        (lambda model: Timed(model), "[MASK]", "wants timesteps beside the tokens"),
-        (lambda model: Llada(model, shift=1), "[MASK]", "for the next token .shifted logits"),
+        (Llada, None, "no mask token.*mask_token="),
+        (Llada, "[HOLE]", "mask_token '.HOLE.' is none of the model's"),
+        (Llada, 10**6, "mask_token 1000000 is none of the model's"),
+        (Timed, "[MASK]", "wants timesteps beside the tokens"),
+        (partial(Llada, shift=1), "[MASK]", "for the next token .shifted logits"),
         (lambda model: model.base_model, "[MASK]", "has no vocabulary head"),
     ],
 )
@@ -316,10 +289,10 @@ def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
     class Dream(Llada):
         def forward(self, input_ids, attention_mask=None):
             found = super().forward(input_ids, attention_mask).logits
-            ahead = torch.nn.functional.one_hot(input_ids.roll(-1, 1), found.shape[-1])
-            return SimpleNamespace(
-                logits=found + 9 * ahead * (input_ids.roll(-1, 1) != lm.network.mask_id)[..., None]
-            )
+            ahead = input_ids.roll(-1, 1)
+            sure = 9 * torch.nn.functional.one_hot(ahead, found.shape[-1])
+            seen = ahead != lm.network.mask_id
+            return SimpleNamespace(logits=found + sure * seen[..., None])
 
     with pytest.raises(ValueError, match="shifted logits"):
         MaskedLM(Dream(lm.model), lm.tokenizer)
