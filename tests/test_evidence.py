@@ -95,6 +95,14 @@ def test_leave_one_out_is_the_left_end(generator):
     assert study.leave_one_out(model, x).tolist() == pytest.approx(one.sum(0).tolist(), abs=1e-12)
 
 
+def test_laplace_is_near_the_evidence_of_each_degree(generator):
+    for degree in study.DEGREES:
+        model = study.regression(degree)
+        x = model.sample(50, generator=generator)
+        away = study.laplace(degree, x) - model.log_prob(x)
+        assert away.abs().mean() < 0.15
+
+
 def test_the_information_criterion_is_that_of_the_best_fit():
     x = (torch.arange(24) < 18).double()[None]
     found = study.information_criterion(0, x).item()
