@@ -8,7 +8,7 @@ order over that along random orders.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from mptlml.models.hmm import HiddenMarkovModel
 from mptlml.models.shortfall import Shortfall
 from mptlml.models.transformer import MaskedTransformer
 from mptlml.protocol import VocabularyModel
+from mptlml.score import chain_rule
 
 from . import known_language as known
 from .schedules import equal_steps
@@ -373,6 +374,23 @@ def read_networks(
         found[scheme] = {name: float(kl.sum()) for name, kl in steps.items()} | {
             f"{name}, first": float(kl[:4].sum()) for name, kl in steps.items() if len(kl) > 8
         }
+    return found
+
+
+@torch.no_grad()
+def best_of(
+    model: VocabularyModel, truth: Any, x: Tensor, orders: Tensor, counts: Sequence[int]
+) -> dict[int, tuple[float, float]]:
+    """The best of k orders, chosen once the words are seen, and the mixture of k, for k of `counts`.
+
+    Nats per row above log p, mean over rows x [N, D] and over the disjoint k of orders [Q, D].
+    """
+    log_q = chain_rule(model, x, orders).double().sum(-1)  # [Q, N]
+    above, found = log_q - truth.log_prob(x), {}
+    for count in counts:
+        some = above.unflatten(0, (-1, count))  # [Q / k, k, N]
+        mixture = some.logsumexp(1) - math.log(count)
+        found[count] = float(some.amax(1).mean()), float(mixture.mean())
     return found
 
 
