@@ -295,7 +295,7 @@ def test_a_chosen_rate_lies_between_two_others(best, monkeypatch):
 
 def test_the_plan_is_as_long_as_it_says(monkeypatch):
     units = {name: list(table.units()) for name, table in run.TABLES.items()}
-    assert [len(some) for some in units.values()] == [20, 25, 50, 40, 10, 50, 12]
+    assert [len(some) for some in units.values()] == [10, 25, 50, 40, 10, 50, 12]
     assert units["order_600"][:6] == [(name, 600, 21) for name in study.LANGUAGES] + [
         ("chain", 600, 22)
     ]

@@ -7,7 +7,7 @@ confidence).
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -167,6 +167,34 @@ def complementary_areas(
             score = token_log_probs(model, texts, some).sum(-1).double() / (~some).sum(-1)
         estimates.append(score.mean(0) * num_tokens)
     return torch.cat(estimates)
+
+
+def choice_agreement(
+    model: Any, num_questions: int, num_passes: int, *, shared: bool, generator: Generator
+) -> float:
+    """How often the most probable of four answers is picked by areas at so many passes, a share of the questions.
+
+    A question is a row's first quarter. The answers are the rest of the row, and the same with one word replaced
+    by any other, three times. shared: all answers under the same masks, not each under its own.
+    """
+    length, start = model.num_tokens, model.num_tokens // 4
+    rows = model.sample(num_questions, generator=generator)
+    answers = rows[:, None].repeat(1, 4, 1)  # [Q, A, D]
+    place = torch.randint(start, length, (num_questions, 3, 1), generator=generator)
+    other = torch.randint(1, model.vocab_size, place.shape, generator=generator)
+    changed = (answers[:, 1:].gather(-1, place) + other) % model.vocab_size
+    answers[:, 1:] = answers[:, 1:].scatter(-1, place, changed)
+    shape = (num_questions, 1 if shared else 4)
+    sizes = stratified_sizes(length - start, num_passes, shape, generator=generator)
+    hides = ~random_masks(
+        length - start, sizes, generator=generator
+    )  # [passes, Q, A or 1, D - start]
+    area = torch.zeros(answers.shape[:-1], dtype=torch.float64)
+    for hidden in hides:
+        observed = torch.cat([torch.ones(*hidden.shape[:-1], start, dtype=torch.bool), ~hidden], -1)
+        area += token_log_probs(model, answers, observed).double().sum(-1) / hidden.sum(-1)
+    exact = model.log_prob(answers)
+    return (area.argmax(-1) == exact.argmax(-1)).double().mean().item()
 
 
 # What an evaluator says of rows [N, D]: nats [N]
