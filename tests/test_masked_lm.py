@@ -4,6 +4,8 @@ import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
+from urllib.error import HTTPError, URLError
 
 import numpy as np
 import pytest
@@ -543,6 +545,7 @@ def test_roberta_counts_positions_from_behind_padding():
         ("evql", False, "its vocabulary has the letters of 'EVQL': write them so"),
         ("EVQLXVE", False, "has no 'X': leave it out, or replace it; if its words are single lett"),
         ("EVQLVEVE", False, "'EVQLVEVE', token 1 of 1.*: if its words are single letters, say"),
+        ("EVXX", False, "correct the text"),
         ("E V X L", False, "'X', token 3 of 4.*reads 1 .*correct the text.*allow_unknown=True"),
     ],
 )
@@ -553,3 +556,20 @@ def test_unknown_words_are_named_with_their_place_and_a_way_out(text, lower, mes
     with pytest.raises(ValueError, match=message):
         random_network(tokenizer).pseudo_log_likelihood([text])
     assert random_network(tokenizer, allow_unknown=True).pseudo_log_likelihood([text]).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("answer", "reached"),
+    [(HTTPError("", 503, "busy", None, None), True), (URLError("no route"), False)],
+)
+def test_a_hub_that_refuses_is_there_and_one_that_is_not_reached_is_not(
+    monkeypatch, answer, reached
+):
+    """A model that lies in the cache is then read without it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=answer))
+    found = Mock(side_effect=OSError)
+    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", found)
+    with pytest.raises(OSError):
+        MaskedLM.from_pretrained("nobody/nothing")
+    assert found.call_args.kwargs["local_files_only"] is not reached
