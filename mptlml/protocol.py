@@ -93,7 +93,8 @@ def own_words(every: Tensor, x: Tensor) -> Tensor:
 def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
     """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]; x and observed broadcast to it.
 
-    By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster.
+    By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster: `chain_rule` asks for
+    whole orders, their masks nested, and a causal network answers all places of one in a single pass.
     """
     method = getattr(model, "log_prob_at", None)
     if method is not None:
