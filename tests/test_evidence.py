@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import as_frequent, same, seeded
 from scipy import integrate, special, stats
 
 from mptlml import exact_curve
@@ -12,28 +13,28 @@ from mptlml.models.transformer import MaskedTransformer
 from mptlml.testing import check_model
 from mptlml_book.studies import evidence as study
 
-
-def test_coins_are_the_integral_over_the_coin():
-    model = study.Coins(2.0, 3.0, num_tokens=5)
-    for heads in range(6):
-        x = (torch.arange(5) < heads).double()[None]
-        value, _ = integrate.quad(
-            lambda p, k=heads: stats.beta(2, 3).pdf(p) * p**k * (1 - p) ** (5 - k), 0, 1
-        )
-        assert model.log_prob(x).item() == pytest.approx(math.log(value), abs=1e-9)
-        assert exact_curve(model, x).area().mean == pytest.approx(math.log(value), abs=1e-9)
+COUNTS = np.arange(25)  # of heads among 24 coins
+HEADS = (torch.arange(24) < torch.arange(25)[:, None]).double()
 
 
-def test_coins_obey_the_laws():
-    found = check_model(study.Coins(2.0, 3.0, num_tokens=5), values=(0.0, 1.0))
-    assert "broken" not in " ".join(found.values())
+@pytest.mark.parametrize("a, b", [(1.0, 1.0), (2.0, 3.0), (20.0, 20.0)])
+def test_counts_of_heads_are_beta_binomial_and_the_exact_table_has_their_area(a, b, generator):
+    model, known = study.Coins(a, b), stats.betabinom(24, a, b)
+    found = model.log_prob(HEADS).numpy()
+    assert found + study.log_binomial(24) == pytest.approx(known.logpmf(COUNTS), abs=1e-9)
+    chance = study.coins_by_count(model)
+    for count in (0, 7, 24):
+        area = study.curve_of_count(chance, count).sum()
+        assert area == pytest.approx(found[count], abs=1e-9)
+    drawn = model.sample(4000, generator=generator).sum(-1).long()
+    assert as_frequent(drawn.bincount(minlength=25), 4000 * known.pmf(COUNTS))
 
 
-def test_coins_are_drawn_from_the_model(generator):
-    heads = study.Coins(2.0, 3.0).sample(4000, generator=generator).sum(-1).numpy()
-    expected = 4000 * stats.betabinom(24, 2, 3).pmf(range(25))
-    found = np.bincount(heads.astype(int), minlength=25)
-    assert stats.chisquare(found, expected).pvalue > 1e-4
+def test_coins_and_a_perceptron_obey_the_laws(generator):
+    """Those of any network, and for coins those of a joint distribution as well."""
+    net = study.Perceptron(5, width=8, generator=generator)
+    check_model(net, values=(0.0, 1.0), dtype=torch.float32, tolerance=1e-5)
+    check_model(study.Coins(2.0, 3.0, num_tokens=5), values=(0.0, 1.0))
 
 
 def test_a_regression_is_the_integral_over_its_coefficients(generator):
@@ -46,10 +47,9 @@ def test_a_regression_is_the_integral_over_its_coefficients(generator):
         return prior * np.exp(special.log_expit(margin).sum())
 
     for row, found in zip(x.numpy(), study.regression(1).log_prob(x), strict=True):
-        value, _ = integrate.dblquad(
-            integrand, -12, 12, -12, 12, args=(row,), epsabs=1e-12, epsrel=1e-3
-        )
-        assert found.item() == pytest.approx(math.log(value), abs=0.02)
+        precision = dict(epsabs=1e-12, epsrel=1e-3)
+        value, _ = integrate.dblquad(integrand, -12, 12, -12, 12, args=(row,), **precision)
+        assert found == pytest.approx(math.log(value), abs=0.02)
 
 
 @pytest.mark.parametrize("degree", [0, 4, None])
@@ -69,30 +69,11 @@ def test_the_table_by_count_says_the_whole_curve(generator):
         assert study.curve_of_count(chance, heads) == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_exact_table_has_the_evidence_as_area():
-    model = study.Coins(20.0, 20.0)
-    chance = study.coins_by_count(model)
-    for heads in (0, 7, 24):
-        x = (torch.arange(24) < heads).double()
-        assert study.curve_of_count(chance, heads).sum() == pytest.approx(
-            model.log_prob(x).item(), abs=1e-9
-        )
-
-
-def test_counts_of_heads_have_probability_one_together():
-    model, heads = study.Coins(1.0, 1.0), np.arange(25)
-    rows = (torch.arange(24) < torch.arange(25)[:, None]).double()
-    total = np.exp(model.log_prob(rows).numpy() + study.log_binomial(24))
-    assert total == pytest.approx(stats.betabinom(24, 1, 1).pmf(heads), abs=1e-12)
-
-
 def test_leave_one_out_is_the_left_end(generator):
     model = study.Coins(2.0, 3.0, num_tokens=5)
     x = model.sample(4, generator=generator)
-    one = torch.stack(
-        [model.log_prob(x) - model.log_prob(x, torch.arange(5) != j) for j in range(5)]
-    )
-    assert study.leave_one_out(model, x).tolist() == pytest.approx(one.sum(0).tolist(), abs=1e-12)
+    left = torch.stack([model.log_prob(x, torch.arange(5) != j) for j in range(5)])
+    same(study.leave_one_out(model, x), (model.log_prob(x) - left).sum(0), 1e-12)
 
 
 def test_laplace_is_near_the_evidence_of_each_degree(generator):
@@ -104,11 +85,9 @@ def test_laplace_is_near_the_evidence_of_each_degree(generator):
 
 
 def test_the_information_criterion_is_that_of_the_best_fit():
-    x = (torch.arange(24) < 18).double()[None]
-    found = study.information_criterion(0, x).item()
-    assert found == pytest.approx(
-        18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2, abs=1e-3
-    )
+    found = study.information_criterion(0, HEADS[18:19])
+    by_hand = 18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2
+    assert found == pytest.approx(by_hand, abs=1e-3)
 
 
 def test_a_network_that_is_told_reads_what_it_is_told(generator):
@@ -122,15 +101,9 @@ def test_a_network_that_is_told_reads_what_it_is_told(generator):
     assert (one != other).any() and (one[seen] == 0).all()
 
 
-def test_a_perceptron_obeys_the_laws_of_any_network(generator):
-    net = study.Perceptron(5, width=8, generator=generator)
-    found = check_model(net, values=(0.0, 1.0), dtype=torch.float32, tolerance=1e-5)
-    assert "broken" not in " ".join(found.values())
-
-
 def test_a_perceptron_learns_the_posterior_predictive_probabilities():
     model, seen = study.regression(1), torch.arange(24) < 12
-    x = model.sample(100, generator=torch.Generator().manual_seed(2))
+    x = model.sample(100, generator=seeded(2))
     few, many = (
         study.train_perceptron(model, seed=1, num_steps=n).conditional_log_prob(x.float(), seen)
         for n in (1, 60)
@@ -146,8 +119,6 @@ def test_a_short_training_comes_nearer_to_the_evidence():
     few, many = (
         study.train(model, seed=1, num_steps=steps, distance="none")[0] for steps in (1, 60)
     )
-    exact = model.log_prob((torch.arange(24) < 12).double()).item()
-    error = [
-        abs(study.curve_of_count(study.by_count(net), 12).sum() - exact) for net in (few, many)
-    ]
-    assert error[1] < error[0]
+    areas = [study.curve_of_count(study.by_count(net), 12).sum() for net in (few, many)]
+    few, many = np.abs(areas - model.log_prob(HEADS[12]).numpy())
+    assert many < few
