@@ -5,16 +5,15 @@ from functools import partial
 
 import pytest
 import torch
+from conftest import same, seeded
 from scipy import stats
+from torch.testing import assert_close
 
 from benchmarks.deep_vae import annealed_log_prob
+from mptlml import draws
 from mptlml.models import PPCA, Importance, Recursive, importance
 from mptlml.models.deep_vae import DeepVAE
 from mptlml_book.studies.deep_vae import SCHEMES, EncoderApart, train
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, bend=2.0):
@@ -52,26 +51,29 @@ class Grid:
         return torch.stack(joint, -1) - self.log_prob(x, observed)[..., None]
 
 
+def slopes(vae, answer):
+    """The gradient of an answer, by parameter."""
+    return torch.autograd.grad(
+        answer.sum(), list(vae.parameters()), retain_graph=True, materialize_grads=True
+    )
+
+
 @pytest.mark.parametrize("proposal", ["mode", "encoder"])
 def test_importance_sampling_matches_dense_quadrature(proposal, generator):
     vae = network(bend=1.0)  # gently bent: one peak a row, as the proposal "mode" supposes
     truth = Grid(vae, 0.01)
     x, observed = rows_and_masks(generator, vae)
     model = Importance(vae, generator, 40_000, proposal)
-    tolerance = dict(rtol=0, atol=0.05)
-    torch.testing.assert_close(model.log_prob(x), truth.log_prob(x), **tolerance)
-    torch.testing.assert_close(
-        model.conditional_log_prob(x, observed),
-        truth.conditional_log_prob(x, observed),
-        **tolerance,
-    )
+    same(model.log_prob(x), truth.log_prob(x), 0.05)
+    answer = model.conditional_log_prob(x, observed)
+    same(answer, truth.conditional_log_prob(x, observed), 0.05)
 
 
 def test_annealing_matches_dense_quadrature_where_the_posterior_has_two_peaks(generator):
     vae = network()  # sharply bent
     x = rows_and_masks(generator, vae, 6)[0]
     found = annealed_log_prob(vae, x, generator=generator, num_draws=8000, num_moves=8)
-    torch.testing.assert_close(found, Grid(vae, 0.01).log_prob(x), rtol=0, atol=0.1)
+    same(found, Grid(vae, 0.01).log_prob(x), 0.1)
 
 
 def test_condensed_tokens_have_the_same_likelihood(generator):
@@ -80,34 +82,25 @@ def test_condensed_tokens_have_the_same_likelihood(generator):
     x = rows_and_masks(generator, vae)[0]
     small, y, rest = vae.condensed(x)
     assert small.num_tokens == 16 and y.shape == (8, 16)
-    z, every = (
-        torch.randn(8, 2, generator=generator, dtype=torch.float64),
-        torch.ones_like(x, dtype=torch.bool),
-    )
-    torch.testing.assert_close(
-        small.token_log_prob(y, z).sum(-1) + rest,
-        vae.token_log_prob(x, z).sum(-1),
-        rtol=0,
-        atol=1e-9,
-    )
+    z = draws.randn((8, 2), None, generator)
+    same(small.token_log_prob(y, z).sum(-1) + rest, vae.token_log_prob(x, z).sum(-1), 1e-9)
     weight = vae.decoder[-1].weight.requires_grad_()  # with gradients nothing is condensed
-    one, same = (Importance(vae, seeded(), 2000).log_prob(x, *seen) for seen in ((), (every,)))
-    torch.testing.assert_close(
-        *(torch.autograd.grad(answer.sum(), weight)[0] for answer in (one, same))
-    )
-    holed = Importance(vae, seeded(), 2000).log_prob(x.where(x > 0, math.nan), x > 0)
-    assert torch.autograd.grad(holed.sum(), weight)[0].isfinite().all()
+    holed, every = x.where(x > 0, math.nan), torch.ones_like(x, dtype=torch.bool)
+    answers = [
+        Importance(vae, seeded(), 2000).log_prob(*given)
+        for given in ((x,), (x, every), (holed, x > 0))
+    ]
+    slopes = [torch.autograd.grad(answer.sum(), weight)[0] for answer in answers]
+    same(slopes[0], slopes[1])
+    assert slopes[2].isfinite().all()
     with torch.no_grad():
-        torch.testing.assert_close(
-            Importance(vae, seeded(), 2000).log_prob(x), same, rtol=0, atol=0.05
-        )
+        same(Importance(vae, seeded(), 2000).log_prob(x), answers[1], 0.05)
 
 
 def test_students_t_is_that_of_its_density(generator):
     root = torch.tensor([[1.5, 0], [-0.7, 0.4]], dtype=torch.float64)
-    z, log_density = importance.StudentT(torch.ones(1, 2).double(), root[None]).draw(
-        20_000, generator
-    )
+    proposal = importance.StudentT(torch.ones(1, 2).double(), root[None])
+    z, log_density = proposal.draw(20_000, generator)
     truth = stats.multivariate_t([1, 1], root @ root.T, importance.TAILS)
     assert log_density[:, 0].numpy() == pytest.approx(truth.logpdf(z[:, 0]), abs=1e-9)
     far = torch.linalg.solve(root, (z[:, 0] - 1).T).square().sum(0) / 2
@@ -125,11 +118,9 @@ def test_fitting_the_proposal_lifts_the_effective_sample_size(monkeypatch):
 
 def test_slopes_are_the_decoders_derivative(generator):
     vae = network(num_latents=3)
-    z = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    z = draws.randn((4, 3), None, generator)
     for row, slope in zip(z, vae.slopes(z), strict=True):
-        torch.testing.assert_close(
-            slope, torch.autograd.functional.jacobian(vae.decoder, row), rtol=0, atol=1e-12
-        )
+        same(slope, torch.autograd.functional.jacobian(vae.decoder, row), 1e-12)
 
 
 def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator):
@@ -140,9 +131,7 @@ def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator)
         height = partial(vae.height, row, seen)
         assert torch.autograd.functional.jacobian(height, place).abs().max() < 1e-9
         hessian = torch.autograd.functional.hessian(height, place)
-        torch.testing.assert_close(
-            root @ root.T @ hessian, -torch.eye(2).double(), rtol=0, atol=1e-9
-        )
+        same(root @ root.T @ hessian, -torch.eye(2).double(), 1e-9)
 
 
 def test_gradients_flow_through_the_last_pass_only(generator):
@@ -152,52 +141,39 @@ def test_gradients_flow_through_the_last_pass_only(generator):
         guess = torch.where(observed, x, 0.3)
         for _ in range(3):  # encode and decode, written out
             guess = torch.where(observed, x, vae.decoder(vae.encode(guess)[0]))
-    answers = (
-        vae.token_log_prob(x, vae.encode(guess)[0])[~observed],
-        Recursive(vae, seeded(), 4, sample=False, fill=0.3).conditional_log_prob(x, observed),
-    )
-    torch.testing.assert_close(answers[1][~observed], answers[0])
-    slopes = (
-        torch.autograd.grad(answer.sum(), list(vae.parameters()), allow_unused=True)
-        for answer in answers
-    )
-    for expected, found in zip(*slopes, strict=True):
-        torch.testing.assert_close(found, expected)
+    by_hand = vae.token_log_prob(x, vae.encode(guess)[0])[~observed]
+    model = Recursive(vae, seeded(), 4, sample=False, fill=0.3)
+    answer = model.conditional_log_prob(x, observed)
+    same(answer[~observed], by_hand)
+    assert_close(slopes(vae, answer), slopes(vae, by_hand))
 
 
 def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
     """x and y are z + noise: with the exact encoder z_T has the moments of p(z | x)."""
     vae = network(num_tokens=2, num_latents=1, num_hidden=0)
     variance = math.exp(-2.0)
-    for parameter, value in (
-        (vae.decoder[0].weight, 1.0),
-        (vae.decoder[0].bias, 0.0),
-        (vae.encoder[0].bias, 0.0),
-    ):
-        parameter.fill_(value)
+    vae.decoder[0].weight.fill_(1)
+    vae.decoder[0].bias.zero_()
+    vae.encoder[0].bias.zero_()
     # the variance of z given both tokens, and the square of its deviation
     exact = variance / (2 + variance)
     vae.encoder[0].weight.copy_(torch.tensor([[1, 1], [0, 0]]).double() / (2 + variance))
     vae.encoder[0].bias[1] = math.log(math.expm1(math.sqrt(exact) - 1e-4))
     x, observed = torch.tensor([1.0, 0.0]).double().expand(20_000, 2), torch.tensor([True, False])
     z = Recursive(vae, generator, 60, redraw=True).latent(x, observed)
-    assert z.mean().item() == pytest.approx(1 / (1 + variance), abs=0.02)
-    assert z.var().item() == pytest.approx(variance / (1 + variance), abs=0.01)
+    assert z.mean() == pytest.approx(1 / (1 + variance), abs=0.02)
+    assert z.var() == pytest.approx(variance / (1 + variance), abs=0.01)
     # to which the bound is then tight
     truth = PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()
-    assert vae.elbo(x, generator=generator).mean().item() == pytest.approx(truth, abs=0.03)
+    assert vae.elbo(x, generator=generator).mean() == pytest.approx(truth, abs=0.03)
+
+
+SAMPLED = partial(Importance, num_samples=10, proposal="encoder")
 
 
 @pytest.mark.parametrize(
-    ("together", "apart", "num_draws"),
-    [
-        (
-            partial(Importance, num_samples=10, proposal="encoder"),
-            partial(Importance, num_samples=10, proposal="encoder", own_encoder=True),
-            10,
-        ),
-        (Recursive, EncoderApart, 3),
-    ],
+    "together, apart, num_draws",
+    [(SAMPLED, partial(SAMPLED, own_encoder=True), 10), (Recursive, EncoderApart, 3)],
 )
 def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(
     together, apart, num_draws, generator
@@ -209,18 +185,12 @@ def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(
     ]
     assert torch.equal(*answers)
     used = seeded()
-    # as many as the answers took
-    torch.randn(num_draws, 400, 1, generator=used, dtype=torch.float64)
+    draws.randn((num_draws, 400, 1), None, used)  # as many as the answers took
     bound = Importance(vae, used).visible_elbo(x, observed)
     each = (~observed).sum(-1) * bound  # each hidden token brings it along
-    slopes = [
-        torch.autograd.grad(
-            answer.sum(), list(vae.parameters()), allow_unused=True, retain_graph=True
-        )
-        for answer in (*answers, each)
-    ]
-    for (name, _), joint, own, bounds in zip(vae.named_parameters(), *slopes, strict=True):
-        torch.testing.assert_close(own, bounds if name.startswith("encoder") else joint)
+    found = [slopes(vae, answer) for answer in (*answers, each)]
+    for (name, _), joint, own, bounds in zip(vae.named_parameters(), *found, strict=True):
+        same(own, bounds if name.startswith("encoder") else joint)
     bound = bound + 0.5 - (vae.log_noise + 0.5 * math.log(2 * math.pi)) * observed.sum(-1)
     truth = Grid(vae, 0.02)
     assert -20 < (bound - truth.log_prob(x, observed)).mean() < 0
@@ -235,4 +205,4 @@ def test_every_scheme_climbs_and_can_be_left_early(scheme):
     vae, left = train(scheme, rows, seed=1, num_steps=120, stop=5)
     assert left.objective == long[:5] and vae.log_noise != -1
     held = train(scheme, rows, seed=1, num_steps=5, noise=0.5)[0].log_noise
-    assert held.item() == pytest.approx(math.log(0.5)) and not held.requires_grad
+    assert held == pytest.approx(math.log(0.5)) and not held.requires_grad
