@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from conftest import as_frequent, near, same
 from scipy import stats
 
 from benchmarks import order as run
@@ -41,10 +42,8 @@ def chain_prob(row):
 
 def copies_prob(row):
     half = len(row) // 2
-    right = [
-        (0.8 + 0.2 / 3) if a == b else 0.2 / 3 for a, b in zip(row[:half], row[half:], strict=True)
-    ]
-    return chain_prob(row[:half]) * math.prod(right)
+    pairs = zip(row[:half], row[half:], strict=True)
+    return chain_prob(row[:half]) * math.prod(0.8 * (a == b) + 0.2 / 3 for a, b in pairs)
 
 
 def tree_prob(row):
@@ -58,19 +57,18 @@ def tree_prob(row):
 
 
 def sums_prob(row):
-    blocks = [row[:4], row[4:]]
     return math.prod(
-        math.prod(half[word] for word in block[:3])
-        * (0.9 + 0.05 if sum(block[:3]) % 2 == block[3] else 0.05)
-        for block in blocks
+        math.prod(half[word] for word in block) * (0.05 + 0.9 * (sum(block) % 2 == last))
+        for *block, last in (row[:4], row[4:])
     )
 
 
+def moved_prob(row):
+    return chain_prob([row[0], row[3], row[1], row[2]])
+
+
 SMALL = {
-    "moved": (
-        study.Moved(chain(4), torch.tensor([0, 3, 1, 2])),
-        lambda row: chain_prob([row[0], row[3], row[1], row[2]]),
-    ),
+    "moved": (study.Moved(chain(4), torch.tensor([0, 3, 1, 2])), moved_prob),
     "copies": (study.Copies(chain(2), 0.8), copies_prob),
     "tree": (study.Tree(HALF, MOVE, SAY, 2), tree_prob),
     "sums": (study.Sums(HALF, 0.9, 2), sums_prob),
@@ -92,17 +90,14 @@ def test_answers_are_those_of_all_rows_together(name):
             found = language.vocabulary_log_prob(x[None], seen)[0].exp()
             for place in range(language.num_tokens):
                 share = torch.bincount(rows[:, place], agree, language.vocab_size) / agree.sum()
-                torch.testing.assert_close(found[place], share)
+                same(found[place], share)
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_rows_are_as_frequent_as_they_are_probable(name, generator):
     language, prob = SMALL[name]
     drawn, count = language.sample(20_000, generator=generator).unique(dim=0, return_counts=True)
-    expected = np.array([prob(row) for row in drawn.tolist()]) * 20_000
-    common = expected > 5
-    square = ((count.numpy() - expected) ** 2 / expected)[common].sum()
-    assert square < stats.chi2.ppf(0.9999, common.sum())
+    assert as_frequent(count, [20_000 * prob(row) for row in drawn.tolist()])
 
 
 @pytest.mark.parametrize("name", study.LANGUAGES)
@@ -114,8 +109,7 @@ def test_each_language_has_32_tokens_and_expects_what_it_writes(name, generator)
     answer = language.vocabulary_log_prob(x, seen).where(~seen[..., None], 0.0)
     surprise = -answer.gather(-1, x[..., None])[..., 0].sum(-1)
     entropy = -(answer.exp() * answer).sum((-1, -2))
-    away = (surprise - entropy).numpy()
-    assert abs(away.mean()) < 4 * away.std() / math.sqrt(len(away))
+    assert near(surprise - entropy, 0)
 
 
 def orders(model):
@@ -128,16 +122,18 @@ def orders(model):
     }
 
 
+def places(order, language, x, tie):
+    """The places of rows [N, D], in the order in which they become visible."""
+    return torch.cat([place for place, _ in study.follow(order, language, x, tie)[1]], -1)
+
+
 def test_an_order_looks_at_visible_words_alone(generator):
     """The hidden words of a row may be others: all places, chosen up to there, are the same."""
     language = SMALL["tree"][0]
     x, other = (language.sample(300, generator=generator) for _ in range(2))
     tie = torch.rand(x.shape, generator=generator)
     for order in [*orders(language).values(), lambda x, seen: x.double()]:
-        place, place_of_other = (
-            torch.cat([places for places, _ in study.follow(order, language, rows, tie)[1]], -1)
-            for rows in (x, other)
-        )
+        place, place_of_other = (places(order, language, rows, tie) for rows in (x, other))
         same = torch.ones(len(x), dtype=torch.bool)  # so far the visible words are the same
         for step in range(4):
             assert torch.equal(place[same, step], place_of_other[same, step])
@@ -149,11 +145,8 @@ def test_orders_are_what_their_names_say(generator):
     language = SMALL["copies"][0]
     x = language.sample(200, generator=generator)
     tie = torch.rand(x.shape, generator=generator)
-    path = {
-        name: torch.cat([places for places, _ in study.follow(order, language, x, tie)[1]], -1)
-        for name, order in orders(language).items()
-    }
-    assert all((places.sort(-1).values == torch.arange(4)).all() for places in path.values())
+    path = {name: places(order, language, x, tie) for name, order in orders(language).items()}
+    assert all((place.sort(-1).values == torch.arange(4)).all() for place in path.values())
     assert torch.equal(path["random"], tie.argsort(-1, descending=True))
     assert (path["scattered"] == torch.tensor([0, 2, 1, 3])).all()
     assert len(path["beside"].unique(dim=0)) == 8  # of 24: those that grow from one place
@@ -188,10 +181,7 @@ def test_written_rows_are_the_writers(generator):
     order = study.surest(language)
     rows, _ = study.follow(order, language, blank, torch.zeros(blank.shape), generator=generator)
     drawn, count = rows.unique(dim=0, return_counts=True)
-    expected = np.array([prob(row) for row in drawn.tolist()]) * len(rows)
-    assert ((count.numpy() - expected) ** 2 / expected).sum() < stats.chi2.ppf(
-        0.9999, len(drawn) - 1
-    )
+    assert as_frequent(count, [20_000 * prob(row) for row in drawn.tolist()])
 
 
 def test_the_best_of_orders_is_no_distribution_and_their_mixture_is(generator):
@@ -260,25 +250,18 @@ def test_holm_by_hand():
 
 def test_predictions_are_answered_by_number():
     foretold = pd.read_csv(results.FOLDER / "order_predictions.csv", comment="#")
-    lines = []
-    for language, steps, seed, scheme in itertools.product(
-        study.LANGUAGES, (600, 2400, 9600), (21, 22, 23), study.SCHEMES
-    ):
-        far = 2.0 if scheme == study.FIFTEEN else 0.0
-        far = dict.fromkeys(
-            ("random", "beside", "own surest", "rival surest"), 1 + far + seed / 100
-        )
-        far["own surest"] -= 1.5 * (scheme == study.FIFTEEN) + 0.1 * (
-            steps == 9600 and far["random"] > 2
-        )
-        far["beside"] -= 1.0 * (scheme == study.FIFTEEN)
-        far["rival surest"] -= 1.3 * (scheme == study.FIFTEEN)
-        lines.append(dict(language=language, num_steps=steps, seed=seed, scheme=scheme, **far))
-    found = study.outcomes(pd.DataFrame(lines))
+    plan = itertools.product(study.LANGUAGES, (600, 2400, 9600), (21, 22, 23), study.SCHEMES)
+    lines = pd.DataFrame(plan, columns=["language", "num_steps", "seed", "scheme"])
+    fifteen = 1.0 * (lines["scheme"] == study.FIFTEEN)
+    lines["random"] = 1 + 2 * fifteen + lines["seed"] / 100
+    lines["beside"] = lines["random"] - fifteen
+    long = 0.1 * (lines["num_steps"] == 9600)
+    lines["own surest"] = lines["random"] - (1.5 + long) * fifteen
+    lines["rival surest"] = lines["random"] - 1.3 * fifteen
+    found = study.outcomes(lines)
     assert list(found) == foretold["number"].tolist()
     assert list(found.values()) == pytest.approx([0.25, 0.25, 0, 0.25, 0, -0.05, 5, 0.2])
-    some = [line for line in lines if line["language"] == "chain" and line["num_steps"] == 2400]
-    found = study.outcomes(pd.DataFrame(some))
+    found = study.outcomes(lines.query("language == 'chain' and num_steps == 2400"))
     assert found[1] == pytest.approx(0.25) and math.isnan(found[3]) and math.isnan(found[6])
 
 
@@ -296,15 +279,13 @@ def test_a_chosen_rate_lies_between_two_others(best, monkeypatch):
 def test_the_plan_is_as_long_as_it_says(monkeypatch):
     units = {name: list(table.units()) for name, table in run.TABLES.items()}
     assert [len(some) for some in units.values()] == [10, 25, 50, 40, 10, 50, 12]
-    assert units["order_600"][:6] == [(name, 600, 21) for name in study.LANGUAGES] + [
-        ("chain", 600, 22)
-    ]
+    first = [(name, 600, 21) for name in study.LANGUAGES]
+    assert units["order_600"][:6] == [*first, ("chain", 600, 22)]
     rates = {(name, scheme): 0.01 for name in study.LANGUAGES for scheme in study.SCHEMES}
     monkeypatch.setattr(run, "tuned", lambda: rates)
     monkeypatch.setattr(run, "network", lambda *named: named)
-    monkeypatch.setattr(
-        study, "read_networks", lambda nets, *_, seed: {name: dict(seen=seed) for name in nets}
-    )
+    seen = lambda nets, *_, seed: {name: dict(seen=seed) for name in nets}  # noqa: E731
+    monkeypatch.setattr(study, "read_networks", seen)
     lines = list(run.read("near", "chain", 600, 21))
     assert [line["scheme"] for line in lines] == [study.UNIFORM, study.FORTY, study.FIFTEEN]
     assert {line["distance"] for line in lines} == {"near"}
