@@ -6,8 +6,9 @@ from functools import partial
 
 import pytest
 import torch
+from conftest import same, seeded
 
-from mptlml import fit, memory
+from mptlml import draws, fit, memory
 from mptlml.models import LinearVAE, disc_rule, hermite_rule
 from mptlml.numerics import climb
 from mptlml_book.studies import linear_vae as study
@@ -15,12 +16,10 @@ from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
 
 
 def small(num_tokens=5, num_latents=1, rule=None):
-    draw = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    return LinearVAE(
-        2 * torch.randn(num_tokens, num_latents, **draw),
-        torch.randn(num_tokens, **draw),
-        rule or disc_rule(0.05, 8.0, num_latents),
-    )
+    generator = seeded(3)
+    weight = 2 * draws.randn((num_tokens, num_latents), None, generator)
+    bias = draws.randn((num_tokens,), None, generator)
+    return LinearVAE(weight, bias, rule or disc_rule(0.05, 8.0, num_latents))
 
 
 def complete_log_likelihood(z, flat):
@@ -33,81 +32,65 @@ def complete_log_likelihood(z, flat):
 def test_information_is_the_expected_curvature_of_the_complete_log_likelihood(generator):
     """Against second derivatives of log p(x | z) at draws of z; x drops out of them."""
     model = small(num_tokens=3, num_latents=2, rule=disc_rule(0.1, 6.0))
-    z = torch.randn(40_000, 2, generator=generator, dtype=torch.float64)
+    z = draws.randn((40_000, 2), None, generator)
     flat = torch.cat([model.weight, model.bias[:, None]], 1).flatten()
-    hessian = -torch.autograd.functional.hessian(partial(complete_log_likelihood, z), flat).view(
-        3, 3, 3, 3
-    )
+    height = partial(complete_log_likelihood, z)
+    hessian = -torch.autograd.functional.hessian(height, flat).view(3, 3, 3, 3)
     blocks = torch.stack([hessian[j, :, j] for j in range(3)])
-    torch.testing.assert_close(study.information(model), blocks, rtol=0, atol=0.01)
+    same(study.information(model), blocks, 0.01)
 
 
 def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator):
     """With W = 0 it stays 0, and each bias finds the log odds of its pixel in a few steps, rare or not."""
     x = (torch.rand(400, 3, generator=generator) < torch.tensor([0.02, 0.4, 0.9])).double()
-    weight, bias = (
-        torch.zeros(3, 2).double().requires_grad_(),
-        x.mean(0).mul(0.8).logit().requires_grad_(),
-    )
-    fit(
-        lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean(),
-        [weight, bias],
-        num_steps=8,
-        learning_rate=1.0,
-        optimiser=partial(NaturalGradient, damping=0.0),
-    )
-    torch.testing.assert_close(bias.detach(), x.mean(0).logit(), rtol=0, atol=1e-9)
-    weight.grad, bias.grad, before = (
-        torch.zeros_like(weight),
-        1e6 * torch.ones_like(bias),
-        bias.detach().clone(),
-    )
+    weight = torch.zeros(3, 2).double().requires_grad_()
+    bias = x.mean(0).mul(0.8).logit().requires_grad_()
+    likelihood = lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean()  # noqa: E731
+    newton = dict(learning_rate=1.0, optimiser=partial(NaturalGradient, damping=0.0))
+    fit(likelihood, [weight, bias], num_steps=8, **newton)
+    same(bias.detach(), x.mean(0).logit(), 1e-9)
+    before = bias.detach().clone()
+    weight.grad, bias.grad = torch.zeros_like(weight), 1e6 * torch.ones_like(bias)
     NaturalGradient([weight, bias], lr=0.1, maximize=True).step()  # no pixel further than 1
-    torch.testing.assert_close(bias.detach(), before + 1)
+    same(bias.detach(), before + 1)
     assert weight.abs().max() < 1e-9
 
 
 def test_an_observed_token_of_no_probability_leaves_gradients_of_the_others(generator):
     bias = torch.tensor([-800, 0.3, 0]).double().requires_grad_()
-    model = LinearVAE(torch.randn(3, 1, generator=generator).double(), bias, disc_rule(0.5, 4.0, 1))
-    model.conditional_log_prob(
-        torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])
-    ).sum().backward()
+    model = LinearVAE(draws.randn((3, 1), None, generator), bias, disc_rule(0.5, 4.0, 1))
+    x, observed = torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])
+    model.conditional_log_prob(x, observed).sum().backward()
     assert bias.grad.isfinite().all() and bias.grad[2] != 0
 
 
 def test_certain_tokens_keep_their_digits():
     """p(x_j = 0) of about e^-40, where 1 - p would be rounded to zero."""
-    model = LinearVAE(
-        torch.zeros(2, 1).double(), torch.full((2,), 40.0).double(), disc_rule(0.5, 4.0, 1)
-    )
-    answer = model.conditional_log_prob(torch.zeros(2).double(), torch.tensor([False, False]))
-    torch.testing.assert_close(answer, torch.full((2,), -40.0).double(), rtol=1e-12, atol=0)
+    zeros = torch.zeros(2).double()
+    model = LinearVAE(zeros[:, None], zeros + 40, disc_rule(0.5, 4.0, 1))
+    answer = model.conditional_log_prob(zeros, torch.tensor([False, False]))
+    same(answer, zeros - 40, 0, 1e-12)
 
 
 @pytest.mark.parametrize("rule", [disc_rule(0.2, 5.0), hermite_rule(9), hermite_rule(400, 1)])
 def test_rules_integrate_the_moments_of_the_prior(rule):
     """Also hundreds of nodes per axis, where simpler ways overflow."""
     weights = rule.log_weights.exp()
-    assert weights.sum().item() == pytest.approx(1, abs=1e-12)
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
     second = (weights[:, None] * rule.nodes).T @ rule.nodes
-    torch.testing.assert_close(second, torch.eye(len(second)).double(), rtol=0, atol=2e-4)
+    same(second, torch.eye(len(second)).double(), 2e-4)
 
 
 def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
-    centres = torch.stack(
-        [disc_rule(0.5, generator=generator).nodes.square().sum(-1).min() for _ in range(20)]
-    ).sqrt()
+    rules = [disc_rule(0.5, generator=generator) for _ in range(20)]
+    centres = torch.stack([rule.nodes.norm(dim=-1).min() for rule in rules])
     assert centres.max() <= 0.5 / math.sqrt(2) and centres.std() > 0.05
-    for low, high in (
-        disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax() for _ in range(20)
-    ):
+    for _ in range(20):
+        low, high = disc_rule(0.5, 2.0, 1, generator=generator).nodes.aminmax()
         # within the ball, up to a cell from its ends
         assert -2 <= low < -1.5 + 1e-9 and 1.5 - 1e-9 < high <= 2
-    assert disc_rule(0.5, generator=generator).log_weights.exp().sum().item() == pytest.approx(
-        1, abs=1e-12
-    )
-    assert study.scripts_rule().log_weights.exp().sum().item() == pytest.approx(0.2474, abs=5e-5)
+    assert rules[0].log_weights.exp().sum() == pytest.approx(1, abs=1e-12)
+    assert study.scripts_rule().log_weights.exp().sum() == pytest.approx(0.2474, abs=5e-5)
 
 
 def test_a_climb_goes_up_or_stays():
@@ -121,16 +104,14 @@ def test_a_climb_goes_up_or_stays():
 
     start = torch.tensor([[0.5], [1.5], [-3.0]]).double()
     ways = partial(climb, height, slope_and_precision, start, tolerance=1e-9)
-    torch.testing.assert_close(ways(num_steps=30), torch.zeros_like(start), rtol=0, atol=1e-8)
+    same(ways(num_steps=30), torch.zeros_like(start), 1e-8)
     heights = [height(ways(num_steps=n)) for n in range(8)]
     assert all((later >= sooner).all() for sooner, later in itertools.pairwise(heights))
     options = dict(num_steps=9, tolerance=1e-9)
-    assert torch.equal(
-        climb(height, partial(slope_and_precision, sign=-1), start, **options), start
-    )
-    cut = climb(
-        lambda z: height(z).where(z[:, 0] > 0.2, math.nan), slope_and_precision, start, **options
-    )
+    down = partial(slope_and_precision, sign=-1)
+    assert torch.equal(climb(height, down, start, **options), start)
+    holed = lambda z: height(z).where(z[:, 0] > 0.2, math.nan)  # noqa: E731
+    cut = climb(holed, slope_and_precision, start, **options)
     # it stays where the height is a number
     assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])
     assert climb(height, slope_and_precision, start[:0], **options).shape == (0, 1)
@@ -141,40 +122,29 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator):
     model = small(num_tokens=60, num_latents=2, rule=disc_rule(0.05, 6.0))
     x = model.sample(9, generator=generator)
     observed = torch.rand(9, 60, generator=generator) < 0.7
-    for rows, masks in (
-        (x, None),
-        (x, observed),
-        (x, observed[0]),
-        (x, observed[:2, None]),
-        (x[0], observed[0]),
-    ):
+    every, one = (x, observed[0]), (x[0], observed[0])
+    for rows, masks in ((x, None), (x, observed), every, (x, observed[:2, None]), one):
         with memory.limit(7 * 9**2 * 60):  # seven rows at a time
             found = model.adaptive_log_prob(rows, masks, per_axis=9)
-        torch.testing.assert_close(found, model.log_prob(rows, masks), rtol=0, atol=5e-3)
-    draws = torch.randn(9, 20_000, 2, generator=generator, dtype=torch.float64)
+        same(found, model.log_prob(rows, masks), 5e-3)
+    z = draws.randn((9, 20_000, 2), None, generator)
     weights = torch.full((20_000,), -math.log(20_000)).double()
-    sampled = model.around_mode(x, observed, draws, weights).log_weights.logsumexp(-1)
-    torch.testing.assert_close(sampled, model.log_prob(x, observed), rtol=0, atol=0.02)
+    sampled = model.around_mode(x, observed, z, weights).log_weights.logsumexp(-1)
+    same(sampled, model.log_prob(x, observed), 0.02)
 
 
 def test_the_mode_is_a_peak_in_single_precision_too(generator):
     """The slope of log p(z | x_R) vanishes there."""
     model = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3))
-    x, observed = (
-        model.sample(50, generator=generator),
-        torch.rand(50, 200, generator=generator) < 0.6,
-    )
-    single, z = (
-        LinearVAE(model.weight.float(), model.bias.float(), model.rule),
-        model.mode(x, observed)[0],
-    )
-    torch.testing.assert_close(single.mode(x.float(), observed)[0].double(), z, rtol=0, atol=1e-4)
+    x = model.sample(50, generator=generator)
+    observed = torch.rand(50, 200, generator=generator) < 0.6
+    single = LinearVAE(model.weight.float(), model.bias.float(), model.rule)
+    z = model.mode(x, observed)[0]
+    same(single.mode(x.float(), observed)[0].double(), z, 1e-4)
     z.requires_grad_()
     logits = z @ model.weight.T + model.bias
-    height = (
-        torch.where(observed, x * logits - torch.nn.functional.softplus(logits), 0.0).sum()
-        - z.square().sum() / 2
-    )
+    seen = (x * logits - torch.nn.functional.softplus(logits))[observed].sum()
+    height = seen - z.square().sum() / 2
     assert torch.autograd.grad(height, z)[0].abs().max() < 1e-5
 
 
@@ -188,4 +158,4 @@ def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
         encoder.weight.zero_()  # the prior, whatever the row: with W = 0 it is the posterior
         flat = encoder.elbo(0 * model.weight, model.bias, x, generator=generator)
     exact = LinearVAE(0 * model.weight, model.bias, disc_rule(0.5)).log_prob(x)
-    torch.testing.assert_close(flat, exact, rtol=0, atol=1e-10)
+    same(flat, exact, 1e-10)
