@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import same, seeded
 
 from mptlml import random_masks
 from mptlml.models import HiddenMarkovModel, MaskedTransformer, Shortfall
@@ -31,9 +32,7 @@ def test_it_answers_with_the_words_that_stand_there_in_blocks_too(net, generator
     picked = every.gather(-1, x.long()[..., None]).squeeze(-1)
     assert torch.equal(net.conditional_log_prob(x, observed), torch.where(observed, 0.0, picked))
     with torch.no_grad():
-        torch.testing.assert_close(
-            net.vocabulary_log_prob(x, observed), every.detach(), rtol=0, atol=1e-5
-        )
+        same(net.vocabulary_log_prob(x, observed), every.detach(), 1e-5)
     changed = torch.where(observed, (x + 1) % V, x)  # what is visible counts
     assert not torch.allclose(net.vocabulary_log_prob(changed, observed), every, atol=1e-3)
 
@@ -49,9 +48,7 @@ def test_only_distance_counts(generator):
     )
     x, observed = torch.tensor([0.0, 1, 2, 0, 0, 0, 0, 0, 0]), torch.arange(9).sub(2).abs() <= 1
     moved = net.vocabulary_log_prob(x.roll(3), observed.roll(3))
-    torch.testing.assert_close(
-        moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], rtol=0, atol=1e-6
-    )
+    same(moved[4:8], net.vocabulary_log_prob(x, observed)[1:5], 1e-6)
 
 
 def test_a_set_has_no_order(generator):
@@ -65,9 +62,7 @@ def test_a_set_has_no_order(generator):
     )
     order = torch.randperm(D, generator=generator)
     moved = net.vocabulary_log_prob(x[:, order], observed[:, order])
-    torch.testing.assert_close(
-        moved, net.vocabulary_log_prob(x, observed)[:, order], rtol=0, atol=1e-5
-    )
+    same(moved, net.vocabulary_log_prob(x, observed)[:, order], 1e-5)
 
 
 def test_flat_distances_start_alike_and_are_learnt(generator):
@@ -81,17 +76,14 @@ def test_flat_distances_start_alike_and_are_learnt(generator):
 def test_the_seed_decides_the_weights():
     """Normal ones with a variance of 1 / inputs, no biases; and every one of them is used."""
     first, again, other = (
-        MaskedTransformer(D, V, width=40, generator=torch.Generator().manual_seed(seed))
-        for seed in (1, 1, 2)
+        MaskedTransformer(D, V, width=40, generator=seeded(seed)) for seed in (1, 1, 2)
     )
     assert all(map(torch.equal, first.parameters(), again.parameters()))
     assert not torch.equal(first.readout.weight, other.readout.weight)
     up = first.layers[0].up
-    assert up.weight.std().item() == pytest.approx(40**-0.5, rel=0.05) and (up.bias == 0).all()
-    assert first.embedding.weight.std().item() == pytest.approx(1, rel=0.2)
-    first.conditional_log_prob(
-        *rows_and_masks(torch.Generator().manual_seed(0), 30)
-    ).sum().backward()
+    assert up.weight.std() == pytest.approx(40**-0.5, rel=0.05) and (up.bias == 0).all()
+    assert first.embedding.weight.std() == pytest.approx(1, rel=0.2)
+    first.conditional_log_prob(*rows_and_masks(seeded(0), 30)).sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in first.parameters())
 
 
@@ -106,14 +98,10 @@ def test_shortfall_is_minus_the_divergence_written_out(net, generator):
         model.conditional_log_prob(torch.where(observed, x, values), observed)
         for model in (truth, net)
     )
-    torch.testing.assert_close(answer, (p.exp() * (q - p)).sum(0), rtol=0, atol=1e-6)
+    same(answer, (p.exp() * (q - p)).sum(0), 1e-6)
     assert (answer[~observed] < 0).all() and (answer[observed] == 0).all()
     cycle = torch.eye(V, dtype=torch.float64)  # 0, 1, 2, 0, 1: words of probability 0 cost nothing
-    sure, row = (
-        HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D),
-        torch.tensor([0.0, 1, 2, 0, 1]).double(),
-    )
+    sure = HiddenMarkovModel(cycle[0], cycle.roll(1, 1), cycle, D)
+    row = torch.tensor([0.0, 1, 2, 0, 1]).double()
     answer = Shortfall(net, sure).conditional_log_prob(row, observed[0])
-    torch.testing.assert_close(
-        answer, net.conditional_log_prob(row, observed[0]).double(), rtol=0, atol=1e-6
-    )
+    same(answer, net.conditional_log_prob(row, observed[0]).double(), 1e-6)
