@@ -248,8 +248,10 @@ def sets():
     spread = torch.stack([found.stderr for found in read], -1) * NUM_ORDERS**0.5
     for row, degree, *columns in zip(x, truth, exact, area, spread, strict=True):
         answers = "".join(str(int(value)) for value in row)
-        columns = dict(zip(("exact", "area", "spread"), (c.tolist() for c in columns), strict=True))
-        yield dict(answers=f"x{answers}", degree=int(degree)) | columns
+        evidence, mean, deviation = (column.tolist() for column in columns)
+        yield dict(
+            answers=f"x{answers}", degree=int(degree), exact=evidence, area=mean, spread=deviation
+        )
 
 
 # The width of a prior ---------------------------------------------------------------------------------------

@@ -299,6 +299,7 @@ def reading(name, content, found, columns=None, **how):
         reading("t.tsv", QUOTED, ROWS, ["2"], header=False),
         reading("t.tsv", QUOTED, WHOLE, ["2"], header=False, quotes=True),
         reading("t.txt", QUOTED, [(1, '1\t"the cat'), *AS_IT_IS], format="lines"),
+        reading("t.fa", FASTA, READ),
         reading("t.FAA", FASTA, READ),
         reading("t.txt", FASTA, READ),
         reading("-", FASTA, READ),

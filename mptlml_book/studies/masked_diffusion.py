@@ -180,8 +180,8 @@ def choice_agreement(
     length, start = model.num_tokens, model.num_tokens // 4
     rows = model.sample(num_questions, generator=generator)
     answers = rows[:, None].repeat(1, 4, 1)  # [Q, A, D]
-    place = torch.randint(start, length, (num_questions, 3, 1), generator=generator)
-    other = torch.randint(1, model.vocab_size, place.shape, generator=generator)
+    place = start + draws.randint(length - start, (num_questions, 3, 1), None, generator)
+    other = 1 + draws.randint(model.vocab_size - 1, place.shape, None, generator)
     changed = (answers[:, 1:].gather(-1, place) + other) % model.vocab_size
     answers[:, 1:] = answers[:, 1:].scatter(-1, place, changed)
     shape = (num_questions, 1 if shared else 4)
