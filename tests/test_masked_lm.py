@@ -16,7 +16,7 @@ from conftest import seeded
 from fakes import random_network
 from torch.testing import assert_close
 
-from mptlml import objectives, order_gap, order_spread, random_masks, random_orders
+from mptlml import memory, objectives, order_gap, order_spread, random_masks, random_orders
 from mptlml.testing import Case, check_model
 from mptlml.text.masked_lm import MaskedLM
 from mptlml.text.passes import Request
@@ -152,6 +152,8 @@ def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
     with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
         assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
         assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
+        with memory.limit(4 * 10 * bert.network.vocab_size):  # four rows of ten tokens
+            assert len([*bert.network.log_probs(asked[1:])]) == 1 and passes[4:] == 5 * [4]
 
 
 def test_the_laws(bert):
@@ -572,4 +574,4 @@ def test_a_hub_that_refuses_is_there_and_one_that_is_not_reached_is_not(
     monkeypatch.setattr("transformers.AutoConfig.from_pretrained", found)
     with pytest.raises(OSError):
         MaskedLM.from_pretrained("nobody/nothing")
-    assert found.call_args.kwargs["local_files_only"] is not reached
+    assert found.call_args.kwargs["local_files_only"] is (not reached)

@@ -134,15 +134,15 @@ def test_a_few_wide_rows_bring_few_degrees_of_freedom(generator):
 
 
 @pytest.mark.parametrize(
-    "estimate, level, width",
+    "estimate, given, width",
     [
-        (Estimate(-3.0, 0.5, 4), 0.9, 0.5 * 2.131847),
-        (Estimate(-3.0, 0.5), 0.95, 0.5 * 1.959964),
-        (Estimate(-3.0, 0.0), 0.95, 0),
+        (Estimate(-3.0, 0.5, 4), [0.9], 0.5 * 2.131847),
+        (Estimate(-3.0, 0.5), [], 0.5 * 1.959964),
+        (Estimate(-3.0, 0.0), [], 0),
     ],
 )
-def test_intervals_by_hand(estimate, level, width):
-    assert estimate.interval(level) == pytest.approx((-3 - width, -3 + width), abs=1e-6)
+def test_intervals_by_hand(estimate, given, width):
+    assert estimate.interval(*given) == pytest.approx((-3 - width, -3 + width), abs=1e-6)
     assert str(estimate) == f"-3.000 +- {estimate.stderr:.3f}"
 
 
