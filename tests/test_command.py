@@ -512,14 +512,14 @@ def test_the_command_compares_pairs(here, lm, capsys):
 
 
 def test_what_is_one_text_to_the_tokenizer_is_a_tie(here, capsys):
-    Path("t.tsv").write_text("the  cat\tThe cat\nthe cat sat\ta dog\nthe cat\tthe cat \n")
-    lines = here("compare t.tsv --no-header -o s.jsonl")
+    Path("t.txt").write_text("the  cat,The cat\nthe cat sat,a dog\nthe cat,the cat \n")
+    lines = here("compare t.txt --no-header -o s.jsonl")
     said = capsys.readouterr().out
     assert [line["difference"] == line["passes"] == 0 for line in lines] == [True, False, True]
     assert "line 1: 0.00 +- 0.00, a tie" in said and "ties, one text to the tokenizer: 2" in said
     assert "sure at 0.95: 1" in said
     assert f"first likelier by area {lines[1]['difference'] > 0:33.1%}\n" in said
-    lines = here("compare t.tsv --no-header -o s.jsonl --area-alone --overwrite")
+    lines = here("compare t.txt --no-header -o s.jsonl --area-alone --overwrite")
     assert "and 0 of other scores" in capsys.readouterr().out
     assert lines[1]["left_to_right"] is None
 

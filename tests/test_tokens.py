@@ -5,6 +5,7 @@ import json
 import warnings
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -142,8 +143,10 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
     model = FromLogits(lambda ids: net(ids, time=0.5).logits[..., :8], 8, 5)
     check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
     ids = lm.encode("the cat sat")
-    with memory.limit(2 * 3 * lm.network.vocab_size):  # two rows at a time
-        own = exact_curve(FromLogits(partial(framed, lm), lm.tokenizer.mask_token_id, 3), ids[None])
+    logits = Mock(wraps=partial(framed, lm))
+    with memory.limit(2 * 3 * lm.network.vocab_size):
+        own = exact_curve(FromLogits(logits, lm.tokenizer.mask_token_id, 3), ids[None])
+    assert max(len(call.args[0]) for call in logits.call_args_list) == 2  # rows at a time
     assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
     with pytest.raises(ValueError, match="its last axis must be 5 tokens"):
         model.conditional_log_prob(torch.zeros(1, 4), torch.zeros(4).bool())
