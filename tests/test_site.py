@@ -235,7 +235,12 @@ def test_code_that_shows_nothing_stands_back(reader, built_site):
 
 @pytest.mark.parametrize(
     ("query", "first"),
-    [("LML", "notebooks/"), ("score_curve", "book/api.html#mptlml.score.score_curve")],
+    [
+        ("LML", "notebooks/"),
+        ("ELBO", "notebooks/"),
+        ("pseudolikelihood", "book/notation"),
+        ("score_curve", "book/api.html#mptlml.score.score_curve"),
+    ],
 )
 def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(reader, built_site, query, first):
     page = Visit(reader, built_site / f"{TOC['root']}.html").page
