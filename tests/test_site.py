@@ -238,7 +238,7 @@ def test_code_that_shows_nothing_stands_back(reader, built_site):
     [
         ("LML", "notebooks/"),
         ("ELBO", "notebooks/"),
-        ("pseudolikelihood", "book/notation"),
+        ("pseudolikelihood", "notebooks/07"),
         ("score_curve", "book/api.html#mptlml.score.score_curve"),
     ],
 )
