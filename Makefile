@@ -62,7 +62,7 @@ else
 	@echo "Installing about 230 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "$$(grep ^uv== requirements.txt)"
 	$(BIN)/python -m uv pip install --python $(BIN)/python --requirement requirements.txt \
-		|| $(BIN)/python -m pip install --requirement requirements.txt
+		|| $(BIN)/python -m pip install --no-cache-dir --requirement requirements.txt
 	$(BIN)/python -c "import matplotlib.font_manager"
 	@mkdir -p $(VENV)/etc/jupyter && ln -sf ../../../book/_ext/jupyter_server_config.py $(VENV)/etc/jupyter/
 	@pwd -P > $@

@@ -42,7 +42,7 @@
       const score = size && of(answers, asked);
       const say = open && size ? [`${guess === words[asked] ? "Right" : "No"}: it was ${words[asked]}. The model gave it ${
         Math.round(100 * Math.exp(score))}%, a score of log ${Math.exp(score).toFixed(2)} = ${number(score)}.`,
-      `The hidden words together: ${number(sum(terms))} one by one, ${number(data.joint[code])} jointly.`,
+      `The hidden words: ${number(sum(terms))} nats one by one, ${number(data.joint[code])} jointly.`,
       `The steps so far: ${Math.round(100 * sum(S.slice(0, size)) / sum(S))}% of log p(x) = ${number(sum(S))}.`]
         : [`${size} of ${D} words hidden.`];
       const [svg, width] = figure.sheet(200, `Steps that fall, of which ${size} are filled. ${say.join(" ")}`);
@@ -53,7 +53,7 @@
       panel.line(Moving.steps(S), "blue");
       if (open && size) {
         panel.dot(size, mean(terms), "orange", 7);
-        panel.name(size, mean(terms), "yours", "orange", "middle", 0, 20);
+        panel.name(size, mean(terms), "here", "orange", "middle", 0, 20);
       }
       figure.points(S.map((value, k) => [panel.x(k + 1), panel.y(value), `${k + 1} hidden: S = ${number(value)}`]));
       figure.say(say.filter(Boolean));
