@@ -2,6 +2,7 @@
 
 import ast
 import copy
+import fcntl
 import json
 import os
 import re
@@ -398,6 +399,31 @@ sys.exit(book_execute.main())
 """
 
 
+def wait_for_sleep(running, below, also=lambda: True):
+    """Until a process below a running one sleeps, and something else holds too; `below` is filled with them all."""
+    last = time.monotonic() + PATIENCE
+    while not (also() and any(name_of(one) == "sleep" for one in below)):
+        assert time.monotonic() < last and running.poll() is None
+        time.sleep(0.2)
+        below[:] = running.children(recursive=True)
+
+
+def test_a_killed_run_is_waited_for_until_its_chapters_have_ended(little_book):
+    write_chapter(little_book, "import subprocess; subprocess.run(['sleep', '999'])")
+    command, env = program(little_book)
+    running, below = psutil.Popen(command, env=env), []
+    try:
+        wait_for_sleep(running, below)
+        running.kill()
+        running.wait()
+        with (little_book / "_build" / ".execute.lock").open() as file:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        for process in filter(is_at_work, below):
+            process.kill()
+
+
 @pytest.mark.parametrize("way", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd, way):
     """By Ctrl-C, by a kill, by a closed terminal; the last line says what became of them.
@@ -418,15 +444,11 @@ def test_stopped_chapters_leave_what_had_passed_and_no_kernel(little_book, capfd
         env=env,
         preexec_fn=partial(signal.signal, signal.Signals[way], signal.SIG_DFL),
     )
-    below, last = [], time.monotonic() + PATIENCE
+    below = []
     try:
-        while not (
-            (played or book_execute.executed_chapter(quick, little_book))
-            and any(name_of(one) == "sleep" for one in below)
-        ):
-            assert time.monotonic() < last and running.poll() is None
-            time.sleep(0.2)
-            below = running.children(recursive=True)
+        wait_for_sleep(
+            running, below, lambda: played or book_execute.executed_chapter(quick, little_book)
+        )
         os.killpg(running.pid, getattr(signal, way))
         assert running.wait(PATIENCE) == 130
     finally:  # whatever became of it, nothing is left to the next test

@@ -27,11 +27,11 @@ from mptlml_book.data import places
 from mptlml_book.data.fetch import missing
 
 
-def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
+def run(stale: dict[Path, str], jobs: int, root: Path, lock: int) -> list[str]:
     """Run chapters, each with the digest of its sources, by `pytest --nbmake`; the names of those that failed.
 
     A copy of each is run; those that pass are kept (book_nbmake.py). Stopped, it ends all that it
-    started.
+    started; killed, what it started holds the `lock`, an open file, until it has ended.
     """
     copies = root / "build" / "chapters"  # nbmake passes by what lies below _build
     shutil.rmtree(copies, ignore_errors=True)
@@ -59,7 +59,9 @@ def run(stale: dict[Path, str], jobs: int, root: Path) -> list[str]:
         "--maxschedchunk=1",
         *(copies / f"{path.stem}.ipynb" for path in stale),
     ]
-    pytest = psutil.Popen(command, cwd=copies, env=_environment(root), start_new_session=True)
+    pytest = psutil.Popen(
+        command, cwd=copies, env=_environment(root), start_new_session=True, pass_fds=[lock]
+    )
     try:
         pytest.wait()
     except BaseException:
@@ -104,7 +106,7 @@ def fetch(wanted: list[Path], root: Path) -> None:
         ).stdout.strip()
 
 
-def refresh(wanted: list[Path], jobs: int, root: Path, ask: bool) -> list[str]:
+def refresh(wanted: list[Path], jobs: int, root: Path, ask: bool, lock: int) -> list[str]:
     """Run the chapters that are out of date, and keep outputs of those that passed; the names of the others.
 
     What stands in for data is out of date once these are at hand, for which the network is asked,
@@ -120,7 +122,7 @@ def refresh(wanted: list[Path], jobs: int, root: Path, ask: bool) -> list[str]:
         return []
     jobs = min(jobs, len(stale))
     print(f"executing {len(stale)} of {len(wanted)} chapters, {jobs} at a time", flush=True)
-    failed = run(stale, jobs, root)
+    failed = run(stale, jobs, root, lock)
     print(f"{len(stale) - len(failed)} of {len(stale)} chapters passed", flush=True)
     return failed
 
@@ -139,10 +141,9 @@ def execute(names: list[str], jobs: int, root: Path = ROOT, ask: bool = True) ->
         )
         return 2
     # two executions at once would run each chapter twice
-    with locked(root / "_build" / ".execute.lock"):
-        failed = refresh(
-            [path for stem, path in known.items() if not names or stem in names], jobs, root, ask
-        )
+    with locked(root / "_build" / ".execute.lock") as held:
+        wanted = [path for stem, path in known.items() if not names or stem in names]
+        failed = refresh(wanted, jobs, root, ask, held.fileno())
         gather(root)
     for stem in failed:
         print(f"failed: {stem}, kept in build/chapters/{stem}.ipynb", file=sys.stderr)
