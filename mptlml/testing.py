@@ -150,6 +150,10 @@ class Verdict(NamedTuple):
     bias: Estimate
     noise: float
 
+    def __str__(self) -> str:
+        bias = f"{self.bias.mean:.2f} ± {self.bias.stderr:.2f} nats per row"
+        return f"{self.verdict}: {bias} above log p(x), noise {self.noise:.2f}"
+
 
 @torch.no_grad()
 def check_evaluator(

@@ -11,11 +11,12 @@ from conftest import seeded
 from fakes import Says
 
 from mptlml import chain_rule, draws
+from mptlml.curve import Estimate
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
 from mptlml.models.deep_vae import DeepVAE, Recursive
 from mptlml.models.importance import Importance
 from mptlml.models.quadrature import disc_rule
-from mptlml.testing import LAWS, Case, check_evaluator, check_model
+from mptlml.testing import LAWS, Case, Verdict, check_evaluator, check_model
 
 BITS = (0.0, 1.0)
 
@@ -298,6 +299,8 @@ def test_a_verdict_says_how_far_and_how_noisy(by, verdict, generator):
     assert found.verdict == verdict and found.noise == pytest.approx(2, rel=0.05)
     assert found.bias.mean == pytest.approx(by, abs=4 * found.bias.stderr)
     assert found.bias.stderr == pytest.approx(2 / (3 * 4000) ** 0.5, rel=0.1)
+    found = Verdict(verdict, Estimate(by, 0.021), 2.0)
+    assert str(found) == f"{verdict}: {by:.2f} ± 0.02 nats per row above log p(x), noise 2.00"
 
 
 def test_rounding_is_no_bias(generator):
