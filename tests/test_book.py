@@ -180,8 +180,9 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
 # a page reads the first, a chapter to come the other
-WHEN = {"before": "set before the run", "after": "set after the run", "exact": "exact"}
 UNREAD = "tools.csv", "order_predictions.csv", "order_tuning.csv"
+# what pages say of the kinds of band
+WHEN = {"before": "set before the run", "after": "set after the run", "exact": "exact"}
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -421,7 +422,7 @@ def test_a_killed_run_is_waited_for_until_its_chapters_have_ended(little_book):
             with pytest.raises(BlockingIOError):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
-        for process in filter(is_at_work, below):
+        for process in filter(is_at_work, [running, *below]):
             process.kill()
 
 

@@ -39,7 +39,7 @@
       const say = [
         ...data.models.map(({ name }, k) =>
           `${name}: area ${number(areas[k])}, exact log evidence ${number(truth[k])} nats.`),
-        `The areas prefer ${prefers(areas[0] - areas[1])}; an estimate of the log Bayes factor. `
+        `The areas prefer ${prefers(areas[0] - areas[1])}; that estimates the log Bayes factor. `
           + `The left ends, leave-one-out over all flips, prefer ${prefers(N * (curves[0][0] - curves[1][0]))}.`,
       ];
       const what = "Two staircases, the curves of two networks for one data set, and the area between them.";
