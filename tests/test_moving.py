@@ -219,12 +219,12 @@ def test_the_rates_have_their_area_bias_and_crossing(data):
         assert np.interp(free, range(1, len(bias) + 1), bias) == pytest.approx(0, abs=1e-9)
 
 
-def test_the_rate_never_sees_some_loss_and_invents_other():
+def test_the_rate_leaves_out_some_loss_and_adds_other():
     scores = [-1.0, -1.2, -1.1, -2.0]  # at m = 2: above 1.2 nats only the last step, by 0.8
     parts = run_script("rate", "value.map((_, k) => kind.parts(value, k + 1))", scores)
     assert parts[1] == pytest.approx([0.8, 0.2 + 0.1])
     bias = [4 * score - sum(scores) for score in scores]
-    assert [unseen - invented for unseen, invented in parts] == pytest.approx(bias)
+    assert [left_out - added for left_out, added in parts] == pytest.approx(bias)
 
 
 def test_the_coins_have_their_evidence_as_area(data):

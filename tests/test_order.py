@@ -244,6 +244,18 @@ def test_gone_is_an_interval_of_90_percent_within_the_margin(pairs):
         assert (study.gone(some, whole, margin) < 0.05) == within
 
 
+def test_what_the_choice_by_area_loses():
+    lines = [("tree", 600, 1, "a", 1.0, 2.5), ("tree", 600, 1, "b", 1.5, 2.0)]
+    lines += [
+        ("tree", 600, 2, "a", 1.5, 2.0),
+        ("tree", 600, 2, "b", 1.0, 1.0),
+        ("tree", 9, 3, "a", 0, 0),
+    ]
+    columns = ["language", "num_steps", "seed", "scheme", "random", "own surest"]
+    lost = study.lost(pd.DataFrame(lines, columns=columns), "tree", 600)
+    assert lost.to_dict() == {1: 0.5, 2: 0}
+
+
 def test_holm_by_hand():
     assert known.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
 

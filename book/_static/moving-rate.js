@@ -16,7 +16,7 @@
     });
   };
 
-  /* Loss per row, in nats, that a rectangle at size m never sees, and loss that it invents; their difference is B(m). */
+  /* Loss per row, in nats, that a rectangle at size m leaves out, and loss that it adds; their difference is B(m). */
   const parts = (scores, m) => [1, -1].map((sign) => (
     sum(scores.map((score) => Math.max(0, sign * (scores[m - 1] - score))))));
 
@@ -33,11 +33,11 @@
       }
       at.say();
       const m = +at.value;
-      const [unseen, invented] = parts(scores, m);
+      const [leftOut, added] = parts(scores, m);
       const [height, B, free] = [scores[m - 1], biases(scores, lml), crossings(scores, lml)];
       const say = `Judged by masks of ${m} of ${D} tokens alone, the LML comes out `
         + `${number(Math.abs(B[m - 1]))} nats per row too ${B[m - 1] < 0 ? "low" : "high"}: `
-        + `they never see ${number(unseen)} nats of loss, and invent ${number(invented)}.`;
+        + `they leave out ${number(leftOut)} nats of loss, and add ${number(added)}.`;
       const what = "The MPT curve with a rectangle at the chosen rate, and the bias of every rate below it.";
       const [svg, width] = figure.sheet(430, `${what} ${say}`);
       const xticks = D <= 12 ? scores.map((_, k) => k + 1) : null;
@@ -51,8 +51,8 @@
       curve.rule("y", lml / D, "green dashed");
       curve.line([[0.5, height], [D + 0.5, height]], "red");
       curve.dot(m, height, "red grip", 7);
-      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "LML / D"],
-        ["orange", "loss it never sees"], ["blue", "loss it invents"]]; // above the curve, where nothing is drawn
+      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "mean height"],
+        ["orange", "loss it leaves out"], ["blue", "loss it adds"]]; // above the curve, where nothing is drawn
       key.forEach(([colour, text], k) => curve.words(k % 2 ? curve.right - 4 : curve.left + 6,
         curve.top + (k < 2 ? 20 : 36), text, k % 2 ? "end" : "start", `name ${colour}`));
 

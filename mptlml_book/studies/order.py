@@ -407,6 +407,19 @@ def lead(
     return (by_seed[pair[1]] - by_seed[pair[0]]).dropna()
 
 
+def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own surest") -> pd.Series:
+    """How much further from the language along an order the scheme with the best area is than the best scheme there.
+
+    Nats per row, by seed.
+    """
+    some = runs[(runs["language"] == language) & (runs["num_steps"] == num_steps)]
+    at_random, read = (
+        some.pivot(index="seed", columns="scheme", values=name) for name in ("random", order)
+    )
+    chosen = at_random.to_numpy().argmin(1)
+    return pd.Series(read.to_numpy()[range(len(read)), chosen], read.index) - read.min(axis=1)
+
+
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
     """Mean of `some` over mean of `whole`, pairs by seed, and Fieller's interval: (R, low, high).
 
