@@ -62,7 +62,8 @@ else
 	@echo "Installing about 230 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
 	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "$$(grep ^uv== requirements.txt)"
 	$(BIN)/python -m uv pip install --python $(BIN)/python --requirement requirements.txt \
-		|| $(BIN)/python -m pip install --no-cache-dir --requirement requirements.txt
+		|| { [ "$$(df -Pk $(VENV) | awk 'END {print $$4}')" -gt 500000 ] || { echo "the disk is full: $(VENV) needs 6 to 7 GB"; exit 1; }; \
+			$(BIN)/python -m pip install --no-cache-dir --requirement requirements.txt; }
 	$(BIN)/python -c "import matplotlib.font_manager"
 	@mkdir -p $(VENV)/etc/jupyter && ln -sf ../../../book/_ext/jupyter_server_config.py $(VENV)/etc/jupyter/
 	@pwd -P > $@

@@ -180,7 +180,7 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
 # a page reads the first, a chapter to come the other
-UNREAD = "tools.csv", "order_predictions.csv", "order_tuning.csv"
+UNREAD = "tools.csv", "order_tuning.csv"
 # what pages say of the kinds of band
 WHEN = {"before": "set before the run", "after": "set after the run", "exact": "exact"}
 
@@ -237,6 +237,7 @@ def test_passed_chapters_are_kept_failed_ones_are_not(run_once, capfd):
     root, done = run_once
     good, bad = (root / "notebooks" / f"{stem}.md" for stem in ("01_good", "02_bad"))
     assert done.returncode == 1 and "on purpose" in done.stderr
+    assert "03_dead: its kernel died" in done.stderr and "\x1b[" not in done.stderr
     assert done.stderr.splitlines()[-2:] == [
         f"failed: {stem}, kept in build/chapters/{stem}.ipynb" for stem in ("02_bad", "03_dead")
     ]

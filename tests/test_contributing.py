@@ -202,7 +202,7 @@ def stored(tmp_path, monkeypatch):
     return write
 
 
-UNHELD = "deep", "networks", "order_2400", "order_9600", "real"
+UNHELD = "deep", "networks", "real"
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])

@@ -157,6 +157,16 @@ def test_orders_are_what_their_names_say(generator):
     assert torch.equal(path["surest"][:, 1], sure.argmax(-1))
 
 
+def test_beside_where_a_moved_language_has_its_neighbours(generator):
+    language = study.Moved(SMALL["copies"][0], torch.tensor([2, 0, 3, 1]))
+    x = language.sample(200, generator=generator)
+    tie = torch.rand(x.shape, generator=generator)
+    path = language.back[places(study.beside_in(language), language, x, tie)]
+    assert len(path.unique(dim=0)) == 8  # each set that is visible is a run, in the language
+    for row in path.tolist():
+        assert all(min(abs(b - a) for a in row[:step]) == 1 for step, b in enumerate(row) if step)
+
+
 def test_what_is_below_is_the_shortfall_of_the_area_and_nothing_for_the_truth(generator):
     """Over all orders the mean is the area's; four places at a time cost what is not known of each other."""
     language, wrong = SMALL["copies"][0], study.Copies(chain(2), 0.5)
@@ -245,15 +255,11 @@ def test_gone_is_an_interval_of_90_percent_within_the_margin(pairs):
 
 
 def test_what_the_choice_by_area_loses():
-    lines = [("tree", 600, 1, "a", 1.0, 2.5), ("tree", 600, 1, "b", 1.5, 2.0)]
-    lines += [
-        ("tree", 600, 2, "a", 1.5, 2.0),
-        ("tree", 600, 2, "b", 1.0, 1.0),
-        ("tree", 9, 3, "a", 0, 0),
-    ]
-    columns = ["language", "num_steps", "seed", "scheme", "random", "own surest"]
-    lost = study.lost(pd.DataFrame(lines, columns=columns), "tree", 600)
-    assert lost.to_dict() == {1: 0.5, 2: 0}
+    plan = itertools.product(("tree",), (600,), (1, 2, 3), "ab")
+    lines = pd.DataFrame(plan, columns=["language", "num_steps", "seed", "scheme"])
+    lines["random"] = [1.0, 1.5, 1.5, 1.0, 1.0, 1.5]  # the choice by area: a, b, a
+    lines["own surest"] = [2.5, 2.0, 2.0, 1.0, 1.0, 3.0]  # the best of the other seeds: a, a, b
+    assert study.lost(lines, "tree", 600).to_dict() == {1: 0, 2: -1, 3: -2}
 
 
 def test_holm_by_hand():
@@ -290,7 +296,7 @@ def test_a_chosen_rate_lies_between_two_others(best, monkeypatch):
 
 def test_the_plan_is_as_long_as_it_says(monkeypatch):
     units = {name: list(table.units()) for name, table in run.TABLES.items()}
-    assert [len(some) for some in units.values()] == [10, 25, 50, 40, 10, 50, 12]
+    assert [len(some) for some in units.values()] == [10, 25, 18, 50, 40, 10, 50, 4, 8]
     first = [(name, 600, 21) for name in study.LANGUAGES]
     assert units["order_600"][:6] == [*first, ("chain", 600, 22)]
     rates = {(name, scheme): 0.01 for name in study.LANGUAGES for scheme in study.SCHEMES}

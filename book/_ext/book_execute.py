@@ -54,7 +54,7 @@ def run(stale: dict[Path, str], jobs: int, root: Path, lock: int) -> list[str]:
         copies,
         "--nbmake",
         "--overwrite",
-        "--nbmake-timeout=600",
+        "--nbmake-timeout=3600",
         f"--numprocesses={jobs}",
         "--maxschedchunk=1",
         *(copies / f"{path.stem}.ipynb" for path in stale),

@@ -4,6 +4,7 @@ A plugin of pytest, for the copies of chapters that book_execute.py has written 
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class Told:
             return
         copy = Path(self.root, "build", "chapters", Path(report.fspath).name)
         if report.failed:
-            print(f"{copy.stem}: {report.longreprtext}", file=sys.stderr)
+            print(f"{copy.stem}: {_told(report.longreprtext)}", file=sys.stderr)
         elif keep_outputs(copy, self.root):
             print(f"{copy.stem} passed in {report.duration:.0f} s", flush=True)
         else:
@@ -40,6 +41,13 @@ class Told:
     def pytest_collectreport(self, report):
         if report.failed:
             print(report.longreprtext, file=sys.stderr)
+
+
+def _told(error: str) -> str:
+    """What went wrong, in colour on a terminal only; nbmake tells a dead kernel by a traceback of its own."""
+    if "Kernel died" in error:
+        return "its kernel died, as when memory runs out"
+    return error if sys.stderr.isatty() else re.sub(r"\x1b\[[\d;]*m", "", error)
 
 
 def keep_outputs(copy: Path, root: Path) -> bool:

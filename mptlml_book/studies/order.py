@@ -264,6 +264,11 @@ def beside(x: Tensor, seen: Tensor) -> Tensor:
     return near.double()
 
 
+def beside_in(moved: Moved) -> Order:
+    """Any place beside a visible one where the language that was moved has it."""
+    return lambda x, seen: beside(x, seen[:, moved.places])[:, moved.back]
+
+
 def surest(model: VocabularyModel) -> Order:
     """The place whose likeliest word is most probable."""
     return lambda x, seen: model.vocabulary_log_prob(x, seen).double().amax(-1).exp()
@@ -408,16 +413,21 @@ def lead(
 
 
 def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own surest") -> pd.Series:
-    """How much further from the language along an order the scheme with the best area is than the best scheme there.
+    """How much further from the language along an order the scheme with a seed's best area is than the best one there.
 
-    Nats per row, by seed.
+    The best one is that of the other seeds, so that chance favours neither. Nats per row, by seed.
     """
     some = runs[(runs["language"] == language) & (runs["num_steps"] == num_steps)]
     at_random, read = (
         some.pivot(index="seed", columns="scheme", values=name) for name in ("random", order)
     )
-    chosen = at_random.to_numpy().argmin(1)
-    return pd.Series(read.to_numpy()[range(len(read)), chosen], read.index) - read.min(axis=1)
+    return pd.Series(
+        {
+            seed: read.loc[seed, at_random.loc[seed].idxmin()]
+            - read.loc[seed, read.drop(seed).mean().idxmin()]
+            for seed in read.index
+        }
+    )
 
 
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
