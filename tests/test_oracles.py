@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import integrate
 
-from mptlml import all_masks, exact_curve
+from mptlml import all_masks, exact_curve, models
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, disc_rule
 
 DRAW = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -81,6 +81,12 @@ MODELS = {  # a model, some rows, and log p(x_tokens) of a row by other means
     "HiddenMarkovModel": hidden_markov(3, 3, 5),
     "LinearVAE": linear_vae(5),
 }
+
+
+def test_each_model_with_a_likelihood_has_an_oracle():
+    named = {name for name in models.__all__ if hasattr(getattr(models, name), "log_prob")}
+    named.remove("Importance")  # an estimate
+    assert named == {type(model).__name__ for model, *_ in MODELS.values()}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import resource
 import sys
 from contextlib import nullcontext
@@ -66,6 +67,29 @@ def some_data(source="texts", digest="0a1b2c3d", note=""):
 
 def emitted(outputs):
     return [content[records.MIME] for content, _ in outputs if records.MIME in content]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            ("band: [1, 2]", "band: [0, 1e-10]"),
+            "the band of one holds the text '1e-10', not a number",
+        ),
+        (("  why: a law\n", ""), "claims.yml: one lacks why"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_named(change, said, tmp_path):
+    whole = "".join(f"  {name}: x\n" for name in claims.NEEDED[1:] if name not in ("band", "why"))
+    text = f"- id: one\n  band: [1, 2]\n  why: a law\n{whole}"
+    (tmp_path / "claims.yml").write_text(text.replace(*change))
+    with pytest.raises(ValueError, match=re.escape(said)):
+        claims.claims(tmp_path / "claims.yml")
+
+
+def test_a_claim_that_is_not_listed_is_named(shown):
+    with pytest.raises(KeyError, match="has no claim 'unknown'"):
+        report.claim("unknown", 1)
 
 
 @pytest.mark.parametrize("value", [1, 2, torch.tensor(1.5)])

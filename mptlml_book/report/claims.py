@@ -30,6 +30,7 @@ VERDICTS = (
     NOT_RUN,
     OTHER_DATA,
 )
+NEEDED = "id chapter kind place statement paper unit how band why verdict format".split()
 # units of pure numbers
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -85,7 +86,22 @@ class ClaimError(AssertionError):
 def claims(path: Path | None = None) -> dict[str, Fields]:
     """All claims of the book, or of another such file: {id: entry}, in the file's order."""
     path = path or book_folder() / "claims.yml"
-    return {entry["id"]: entry for entry in yaml.safe_load(path.read_text(encoding="utf-8"))}
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for entry in entries:
+        if lacking := [name for name in NEEDED if name not in entry]:
+            raise ValueError(f"{path.name}: {entry.get('id')} lacks {', '.join(lacking)}")
+        if texts := [end for end in entry["band"] if isinstance(end, str)]:
+            raise ValueError(
+                f"{path.name}: the band of {entry['id']} holds the text {texts[0]!r}, not a number "
+                "(YAML wants 1.0e-10 in place of 1e-10)"
+            )
+    return {entry["id"]: entry for entry in entries}
+
+
+def _entry(id: str) -> Fields:
+    if id not in claims():
+        raise KeyError(f"book/claims.yml has no claim {id!r}")
+    return claims()[id]
 
 
 def claim(
@@ -111,7 +127,7 @@ def claim(
     Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does
     not list; ValueError: counts below 1 or that do not match `how`, or an error that is not finite.
     """
-    entry, record = claims()[id], {"id": id, "value": float(value)}
+    entry, record = _entry(id), {"id": id, "value": float(value)}
     for name, error in (("stderr", stderr), ("spread", spread)):
         record[name] = None if error is None else float(error)
     for name, count in (("seeds", seeds), ("cases", cases)):
@@ -139,7 +155,7 @@ def claim(
 
 def not_run(id: str, reason: str) -> None:
     """Report that a claim could not be checked here, and why. Raises KeyError: a claim that is not listed."""
-    emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
+    emit("claim", f"claim {_entry(id)['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
 
 
 def number(value: float, form: str) -> str:
