@@ -124,9 +124,7 @@ def read(group, language, num_steps, seed):
 def beside_in_the_chain(num_steps, seed):
     """A line for each network of the moved chain: beside a visible word where the chain, not the page, has it."""
     truth = LANGUAGES["moved"]()
-    generator = draws.seeded(seed, 2)  # rows and ties of study.read_networks
-    x = truth.sample(128, generator=generator)
-    tie = draws.rand(x.shape, None, generator)
+    x, tie = study.rows_and_ties(truth, seed)
     path = study.follow(study.beside_in(truth), truth, x, tie)[1]
     for scheme in (UNIFORM, FORTY, FIFTEEN, THEN):
         net = network("moved", scheme, seed, num_steps, tuned()["moved", scheme])

@@ -179,7 +179,7 @@ def test_a_sample_of_a_file_sees_its_ends_and_all_of_a_small_one(tmp_path, size)
 
 
 STORED = sorted(path.name for path in (ROOT / "book" / "data").glob("*.csv"))
-# a page reads the first, a chapter to come the other
+# a page reads the first, the run on orders the other
 UNREAD = "tools.csv", "order_tuning.csv"
 # what pages say of the kinds of band
 WHEN = {"before": "set before the run", "after": "set after the run", "exact": "exact"}

@@ -339,6 +339,13 @@ def _at(answer: Tensor, places: Tensor) -> Tensor:
     return answer.gather(1, places[..., None].expand(-1, -1, answer.shape[-1])).double()
 
 
+def rows_and_ties(truth: Any, seed: int, num_rows: int = 128) -> tuple[Tensor, Tensor]:
+    """Rows [N, D] that all networks of a seed are read on, and numbers [N, D] that decide between equal keys."""
+    generator = draws.seeded(seed, 2)
+    x = truth.sample(num_rows, generator=generator)
+    return x, draws.rand(x.shape, None, generator)
+
+
 def read_networks(
     nets: dict[str, VocabularyModel], truth: Any, *, seed: int, num_rows: int = 128
 ) -> dict[str, dict[str, float]]:
@@ -349,9 +356,7 @@ def read_networks(
     what the network writes. "rival surest": along the surest places of a fixed 15%, or for that
     network of uniform sizes.
     """
-    generator = draws.seeded(seed, 2)
-    x, length = truth.sample(num_rows, generator=generator), truth.num_tokens
-    tie = draws.rand(x.shape, None, generator)
+    (x, tie), length = rows_and_ties(truth, seed, num_rows), truth.num_tokens
     orders = {
         "random": random,
         "left to right": fixed(torch.arange(length)),
