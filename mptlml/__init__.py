@@ -6,9 +6,11 @@ Recasens & Hauberg 2023).
 
 The package itself holds what works on any such model: masks, the curve and its area, objectives,
 the training loop, the protocol, and `mptlml.testing`, the laws that every model obeys. Models are
-in `mptlml.models`, masked language models of others in `mptlml.text`. `import mptlml` needs torch,
-numpy, scipy and tqdm, and loads neither subpackage.
+in `mptlml.models`; `MaskedLM` makes one of a masked language model of transformers, and is loaded
+when it is asked for. `import mptlml` needs torch, numpy, scipy and tqdm.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from . import objectives
 from .curve import Estimate, RowEstimates, ScoreCurve
@@ -33,12 +35,16 @@ from .score import (
 )
 from .training import History, fit
 
+if TYPE_CHECKING:
+    from .masked_lm import MaskedLM
+
 __version__ = "0.1.0"
 
 __all__ = [
     "ConditionalModel",
     "Estimate",
     "History",
+    "MaskedLM",
     "RowEstimates",
     "ScoreCurve",
     "all_masks",
@@ -59,3 +65,11 @@ __all__ = [
     "stratified_sizes",
     "summarise",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "MaskedLM":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .masked_lm import MaskedLM
+
+    return MaskedLM

@@ -1,6 +1,6 @@
 """`python -m mptlml` is the command `mptlml`, as launchers of several processes start it."""
 
-from .text.command import main
+from .scoring.command import main
 
 if __name__ == "__main__":
     main()

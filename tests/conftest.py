@@ -19,8 +19,9 @@ from bs4 import BeautifulSoup
 from fakes import saved_network
 from scipy import stats
 
-from mptlml.text import MaskedLM, command
-from mptlml.text.results import read_results
+from mptlml import MaskedLM
+from mptlml.scoring import command
+from mptlml.scoring.results import read_results
 
 ROOT = Path(__file__).parents[1]
 DESKTOP = {"width": 1280, "height": 900}

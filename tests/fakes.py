@@ -2,7 +2,7 @@
 
 import torch
 
-from mptlml.text import MaskedLM
+from mptlml import MaskedLM
 from mptlml_book.data.text import make_tokenizer
 
 

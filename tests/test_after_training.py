@@ -8,9 +8,9 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from mptlml.models import MaskedTransformer
-from mptlml_book.studies import after_training as study
-from mptlml_book.studies.known_language import NOUNS, VERBS, WORDS, language
+from mptlml_book import after_training as study
+from mptlml_book.known_language import NOUNS, VERBS, WORDS, language
+from mptlml_book.transformer import MaskedTransformer
 
 
 def small_net(generator, num_tokens=32):

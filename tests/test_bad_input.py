@@ -10,7 +10,7 @@ import torch
 from conftest import same, seeded
 from fakes import one_nat_each, random_network
 
-from mptlml import Estimate, fit, memory, objectives
+from mptlml import Estimate, MaskedLM, fit, memory, objectives
 from mptlml.masks import (
     all_masks,
     all_orders,
@@ -28,9 +28,6 @@ from mptlml.models import (
     SecondMoment,
     Shortfall,
 )
-from mptlml.models.deep_vae import DeepVAE
-from mptlml.models.importance import Importance
-from mptlml.models.quadrature import disc_rule
 from mptlml.score import (
     chain_rule,
     estimate_area,
@@ -39,13 +36,16 @@ from mptlml.score import (
     order_spread,
     score_curve,
 )
-from mptlml.text import MaskedLM, compare, single_mutants
-from mptlml.text.text_curves import Corpus, RateCurve
+from mptlml.scoring import compare, single_mutants
+from mptlml.text_curves import Corpus, RateCurve
+from mptlml_book import deep_vae, linear_vae
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
-from mptlml_book.studies import deep_vae, linear_vae
-from mptlml_book.studies.masked_diffusion import unmask
-from mptlml_book.studies.schedules import best_steps, schedule_cost
+from mptlml_book.deep_vae_model import DeepVAE
+from mptlml_book.importance import Importance
+from mptlml_book.masked_diffusion import unmask
+from mptlml_book.quadrature import disc_rule
+from mptlml_book.schedules import best_steps, schedule_cost
 
 NAN, INF = math.nan, math.inf
 G = seeded(0)

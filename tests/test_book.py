@@ -77,7 +77,7 @@ EDITS = {  # file: (what is added, or put in place of what; the chapters that ru
     "mptlml/models/hmm.py": (ADDED, {"01", "02", "11", "12", "14"}),
     "mptlml/models/deep_vae.py": (ADDED, {"09"}),
     "mptlml/models/__init__.py": (ADDED, set()),
-    "mptlml_book/studies/linear_vae.py": (ADDED, {"08"}),
+    "mptlml_book/linear_vae.py": (ADDED, {"08"}),
     "mptlml/score.py": (ADDED, EVERY),
     "mptlml/score.py (a comment)": (WORDS, set()),
     "mptlml/score.py (a docstring)": (('"""The MPT curve of', '"""So: the MPT curve of'), set()),

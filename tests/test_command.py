@@ -18,11 +18,11 @@ import transformers
 from conftest import same
 from fakes import random_network
 
-from mptlml import __version__, draws
-from mptlml.text import MaskedLM, command, compare
-from mptlml.text.inputs import Source, Text
-from mptlml.text.sequences import is_spaced, tell_rare
-from mptlml.text.text_curves import Corpus
+from mptlml import MaskedLM, __version__, draws
+from mptlml.scoring import command, compare
+from mptlml.scoring.inputs import Source, Text
+from mptlml.scoring.sequences import is_spaced, tell_rare
+from mptlml.text_curves import Corpus
 
 FILES = {
     "latin.txt": "\xe9t\xe9".encode("latin-1"),

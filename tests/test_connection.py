@@ -21,7 +21,7 @@ import datasets, transformers
 from mptlml_book.data import probe, text
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import BERT, from_hub, load_bert_tokenizer, load_glue
-from mptlml.text import MaskedLM
+from mptlml import MaskedLM
 print("ready", flush=True)
 probe.STALLED = int(os.environ.get("STALLED", 300))
 found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer(), load_images("mnist", 30)]

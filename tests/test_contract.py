@@ -13,10 +13,10 @@ from fakes import Says
 from mptlml import chain_rule, draws
 from mptlml.curve import Estimate
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
-from mptlml.models.deep_vae import DeepVAE, Recursive
-from mptlml.models.importance import Importance
-from mptlml.models.quadrature import disc_rule
 from mptlml.testing import LAWS, Case, Verdict, check_evaluator, check_model
+from mptlml_book.deep_vae_model import DeepVAE, Recursive
+from mptlml_book.importance import Importance
+from mptlml_book.quadrature import disc_rule
 
 BITS = (0.0, 1.0)
 

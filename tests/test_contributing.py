@@ -20,16 +20,16 @@ import pytest
 import yaml
 from conftest import ROOT, finished, text_of, write_files
 from fakes import saved_network
+from mptlml_book.score_your_own_run import BLOCK, PAGE
+from mptlml_book.tables_run import TABLES
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from traces import Trace
 
 import mptlml
-from benchmarks import results
-from benchmarks.score_your_own import BLOCK, PAGE
-from benchmarks.tables import TABLES
-from mptlml.text import command
+from mptlml.scoring import command
 from mptlml_book import report
+from mptlml_book import runs as results
 from mptlml_book.report.claims import claims
 
 FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single

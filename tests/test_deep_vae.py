@@ -9,11 +9,11 @@ from conftest import same, seeded
 from scipy import stats
 from torch.testing import assert_close
 
-from benchmarks.deep_vae import annealed_log_prob
 from mptlml import draws
 from mptlml.models import PPCA, Importance, Recursive, importance
-from mptlml.models.deep_vae import DeepVAE
-from mptlml_book.studies.deep_vae import SCHEMES, EncoderApart, train
+from mptlml_book.deep_vae import SCHEMES, EncoderApart, train
+from mptlml_book.deep_vae_model import DeepVAE
+from mptlml_book.deep_vae_run import annealed_log_prob
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, bend=2.0):

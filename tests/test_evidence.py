@@ -9,9 +9,9 @@ from conftest import as_frequent, same, seeded
 from scipy import integrate, special, stats
 
 from mptlml import exact_curve
-from mptlml.models.transformer import MaskedTransformer
 from mptlml.testing import check_model
-from mptlml_book.studies import evidence as study
+from mptlml_book import evidence as study
+from mptlml_book.transformer import MaskedTransformer
 
 COUNTS = np.arange(25)  # of heads among 24 coins
 HEADS = (torch.arange(24) < torch.arange(25)[:, None]).double()

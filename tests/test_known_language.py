@@ -8,10 +8,10 @@ import pytest
 import torch
 from fakes import Says
 
-from benchmarks import results
-from benchmarks.known_language import network
 from mptlml import objectives
-from mptlml_book.studies import known_language as study
+from mptlml_book import known_language as study
+from mptlml_book import runs as results
+from mptlml_book.known_language_run import network
 
 
 def ten_tokens():

@@ -10,9 +10,10 @@ from torch.distributions import Bernoulli, Normal, kl_divergence
 from torch.nn.functional import softplus
 
 from mptlml import mean_score, score_curve
-from mptlml.models import LinearVAE, disc_rule
+from mptlml_book import linear_vae as study
 from mptlml_book.data.images import train_and_held_out
-from mptlml_book.studies import linear_vae as study
+from mptlml_book.linear_vae_model import LinearVAE
+from mptlml_book.quadrature import disc_rule
 
 
 @pytest.fixture(scope="module", autouse=True)

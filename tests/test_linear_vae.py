@@ -9,10 +9,11 @@ import torch
 from conftest import same, seeded
 
 from mptlml import draws, fit, memory
-from mptlml.models import LinearVAE, disc_rule, hermite_rule
 from mptlml.numerics import climb
-from mptlml_book.studies import linear_vae as study
-from mptlml_book.studies.linear_vae import Encoder, NaturalGradient
+from mptlml_book import linear_vae as study
+from mptlml_book.linear_vae import Encoder, NaturalGradient
+from mptlml_book.linear_vae_model import LinearVAE
+from mptlml_book.quadrature import disc_rule, hermite_rule
 
 
 def small(num_tokens=5, num_latents=1, rule=None):

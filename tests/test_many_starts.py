@@ -5,7 +5,7 @@ import torch
 
 from mptlml import fit, mean_score, random_masks
 from mptlml.models import PPCA
-from mptlml_book.studies import many_starts as study
+from mptlml_book import many_starts as study
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from scipy.stats import binom
 
 from mptlml import all_masks, exact_curve, random_masks
 from mptlml.models import HiddenMarkovModel
-from mptlml_book.studies import masked_diffusion as study
-from mptlml_book.studies.masked_diffusion import log_prob_surest, unmask
-from mptlml_book.studies.schedules import best_steps, cosine_steps, equal_steps, schedule_cost
+from mptlml_book import masked_diffusion as study
+from mptlml_book.masked_diffusion import log_prob_surest, unmask
+from mptlml_book.schedules import best_steps, cosine_steps, equal_steps, schedule_cost
 
 D, V, DRAWS = 4, 3, 40_000
 

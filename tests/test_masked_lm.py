@@ -17,10 +17,10 @@ from fakes import random_network
 from torch.testing import assert_close
 
 from mptlml import memory, objectives, order_gap, order_spread, random_masks, random_orders
+from mptlml.masked_lm import MaskedLM
+from mptlml.passes import Request
 from mptlml.testing import Case, check_model
-from mptlml.text.masked_lm import MaskedLM
-from mptlml.text.passes import Request
-from mptlml.text.text_curves import RATES, RateCurve, spaced_sizes, table2_area
+from mptlml.text_curves import RATES, RateCurve, spaced_sizes, table2_area
 from mptlml_book.data.text import make_tokenizer
 
 SENTENCE = "the cat sat on the mat"

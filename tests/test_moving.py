@@ -14,10 +14,10 @@ import pytest
 import torch
 from conftest import ROOT
 
-from mptlml.models.transformer import MaskedTransformer
-from mptlml_book.studies import evidence, packing
-from mptlml_book.studies.known_language import WORDS, language
-from mptlml_book.studies.real_network import EIGHT
+from mptlml_book import evidence, packing
+from mptlml_book.known_language import WORDS, language
+from mptlml_book.real_network import EIGHT
+from mptlml_book.transformer import MaskedTransformer
 
 STATIC = ROOT / "book" / "_static"
 

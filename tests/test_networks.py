@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import nn
 
-from mptlml_book.studies import networks as study
-from mptlml_book.studies.real_network import spaced
+from mptlml_book import networks as study
+from mptlml_book.real_network import spaced
 
 HEAVY = (
     "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAM"

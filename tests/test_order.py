@@ -10,15 +10,15 @@ import torch
 from conftest import as_frequent, near, same
 from scipy import stats
 
-from benchmarks import order as run
-from benchmarks import results
 from mptlml import exact_curve
 from mptlml.masks import random_orders
 from mptlml.models.hmm import HiddenMarkovModel
-from mptlml.models.shortfall import Shortfall
-from mptlml.models.transformer import MaskedTransformer
-from mptlml_book.studies import known_language as known
-from mptlml_book.studies import order as study
+from mptlml_book import known_language as known
+from mptlml_book import order as study
+from mptlml_book import order_run as run
+from mptlml_book import runs as results
+from mptlml_book.shortfall import Shortfall
+from mptlml_book.transformer import MaskedTransformer
 
 HALF = torch.tensor([0.6, 0.4], dtype=torch.float64)
 MOVE = torch.tensor([[0.8, 0.2], [0.3, 0.7]], dtype=torch.float64)

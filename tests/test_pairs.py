@@ -11,8 +11,8 @@ from conftest import same, seeded
 from scipy import stats
 
 from mptlml import draws
-from mptlml.text import compare, single_mutants
-from mptlml.text.pairs import EFFECT, FIRST, STRATA, half_width, hide, shared_keys, shares
+from mptlml.scoring import compare, single_mutants
+from mptlml.scoring.pairs import EFFECT, FIRST, STRATA, half_width, hide, shared_keys, shares
 
 WILD = "the cat sat on the mat"
 
@@ -120,7 +120,7 @@ def test_no_mask_is_asked_twice_of_texts_whose_masks_fit(lm, monkeypatch):
     for other, sure in (("mat mat mat a a a a a a", True), (long.replace("mat", "cat"), False)):
         asked.clear()
         if not sure:  # never
-            monkeypatch.setattr("mptlml.text.pairs.half_width", lambda *_: math.inf)
+            monkeypatch.setattr("mptlml.scoring.pairs.half_width", lambda *_: math.inf)
         options = dict(level=0.5 if sure else 0.95, others=False, generator=seeded())
         [pair] = compare(lm, [(long, other)], **options)
         assert len({*asked}) == len(asked) == pair.passes <= 2 * masks

@@ -15,9 +15,10 @@ from scipy import stats
 from tokenizers import Tokenizer, models
 from transformers import BertTokenizer, PreTrainedTokenizerFast
 
-from mptlml.text import MaskedLM, choose
-from mptlml.text.command import rank_interval
-from mptlml.text.sequences import mutated
+from mptlml import MaskedLM
+from mptlml.scoring import choose
+from mptlml.scoring.command import rank_interval
+from mptlml.scoring.sequences import mutated
 
 WILD = "MKVLAE"
 ANSWERS = [["the cat sat", "a dog", "the mat sat"], ["a", "the"], ["a cat", "a  cat"]]
@@ -65,7 +66,7 @@ def test_one_sign_that_is_not_sure_leaves_a_choice_undecided(lm, generator, monk
         levels.append(level)
         return [SimpleNamespace(difference=1, sure=told.pop(0), passes=5)]
 
-    monkeypatch.setattr("mptlml.text.pairs.compare", compare)
+    monkeypatch.setattr("mptlml.scoring.pairs.compare", compare)
     for signs in ([False, True], [True, False], [True, True]):
         told += signs
         [choice] = choose(lm, [["a", "the", "cat"]], level=0.9, generator=generator)

@@ -12,9 +12,9 @@ from bs4 import BeautifulSoup
 from fakes import random_network, saved_network
 from transformers import BertTokenizer
 
-from benchmarks import real_network
+from mptlml_book import real_network as study
+from mptlml_book import real_network_run as real_network
 from mptlml_book import report
-from mptlml_book.studies import real_network as study
 
 NEEDS = {
     name: pytest.mark.skipif(

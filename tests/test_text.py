@@ -9,8 +9,8 @@ import torch
 from fakes import saved_network
 from huggingface_hub import constants
 
-from mptlml.text.masked_lm import MaskedLM
-from mptlml.text.text_curves import Corpus, RateCurve, TextCurve
+from mptlml.masked_lm import MaskedLM
+from mptlml.text_curves import Corpus, RateCurve, TextCurve
 from mptlml_book.data import images, text
 
 

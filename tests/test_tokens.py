@@ -14,9 +14,9 @@ from conftest import same
 from fakes import random_network
 from torch.testing import assert_close
 
-from mptlml import exact_curve, memory
+from mptlml import MaskedLM, exact_curve, memory
+from mptlml.scoring import FromLogits
 from mptlml.testing import check_model
-from mptlml.text import FromLogits, MaskedLM
 from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch

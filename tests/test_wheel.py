@@ -19,7 +19,7 @@ ROOMS = {
     "mptlml_book": set(),
     "mptlml_book.data": {"mptlml"},
     "mptlml_book.report": {"mptlml"},
-    "mptlml_book.studies": LIBRARY | {"mptlml_book.data"},
+    "mptlml_book": LIBRARY | {"mptlml_book.data"},
 }
 PACKAGE = ROOT / "mptlml"
 MODULES = sorted(

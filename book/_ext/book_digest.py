@@ -151,7 +151,7 @@ def data_at_hand(modules: list[str]) -> list[str]:
         ]
         found += listing(places.models(), *models) + listing(places.glue(), "**/*.arrow")
         found += [name, *(listing(name, "**/*") if name else [])]
-    if "mptlml_book.studies.real_network" in modules:
+    if "mptlml_book.real_network" in modules:
         found += [name for name in ("antiberty", "anarci") if importlib.util.find_spec(name)]
     return found
 

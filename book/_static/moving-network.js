@@ -1,7 +1,7 @@
 /* Write a sentence of the known language and hide words: two networks run beside the exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
  * transition, emission}, the hidden Markov model; networks [{name, shapes, weights}], as packed by
- * mptlml_book.studies.packing.eight_bits. Nats. */
+ * mptlml_book.packing.eight_bits. Nats. */
 (() => {
   "use strict";
   const { number, sum, mean, count, add } = Moving;
@@ -42,7 +42,7 @@
     return x * (x < 0 ? tail : 1 - tail);
   };
 
-  /* What a network answers: log p(x_j = v | x_R) [D][V], as mptlml.models.transformer computes it. */
+  /* What a network answers: log p(x_j = v | x_R) [D][V], as mptlml_book.transformer computes it. */
   const forward = (net, row, seen) => {
     const linear = (name) => {
       const [matrix, [shift]] = [net[`${name}.weight`], net[`${name}.bias`]];

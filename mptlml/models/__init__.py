@@ -1,31 +1,22 @@
-"""Models: each answers `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing` that apply to it.
+"""Models with exact answers: each answers `mptlml.ConditionalModel` and obeys the laws of `mptlml.testing`.
 
-Beside them SecondMoment, a summary of rows for PPCA, and Rule with the functions that make one for
-LinearVAE. `Recursive` and `Importance` answer for a `deep_vae.DeepVAE`, a network without
-conditionals of its own.
+Beside them SecondMoment, a summary of rows for PPCA. A module is loaded when a name of it is asked
+for.
 """
 
-from .deep_vae import Recursive
-from .hmm import HiddenMarkovModel
-from .importance import Importance
-from .linear_vae import LinearVAE
-from .mixture import BernoulliMixture
-from .ppca import PPCA, SecondMoment
-from .quadrature import Rule, disc_rule, hermite_rule
-from .shortfall import Shortfall
-from .transformer import MaskedTransformer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "PPCA",
-    "BernoulliMixture",
-    "HiddenMarkovModel",
-    "Importance",
-    "LinearVAE",
-    "MaskedTransformer",
-    "Recursive",
-    "Rule",
-    "SecondMoment",
-    "Shortfall",
-    "disc_rule",
-    "hermite_rule",
-]
+if TYPE_CHECKING:
+    from .hmm import HiddenMarkovModel
+    from .mixture import BernoulliMixture
+    from .ppca import PPCA, SecondMoment
+
+__all__ = ["PPCA", "BernoulliMixture", "HiddenMarkovModel", "SecondMoment"]
+
+
+def __getattr__(name: str) -> Any:
+    room = {"BernoulliMixture": "mixture", "HiddenMarkovModel": "hmm"}.get(name, "ppca")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{room}", __name__), name)

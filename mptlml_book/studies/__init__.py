@@ -1,1 +1,0 @@
-"""Code for one chapter of the book only: training recipes, settings of long runs, data. One file per study."""

@@ -1,0 +1,138 @@
+"""A small masked language model: a pre-norm transformer that knows the distances of tokens, not their places.
+
+Nothing makes its answers log p(x_j | x_R) the conditionals of one joint distribution.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import gelu, layer_norm
+
+from mptlml.checks import check_shapes, check_vocabulary
+from mptlml.memory import at_once
+from mptlml.numerics import batches
+from mptlml.protocol import at_masked, own_words
+
+DISTANCES = "near", "flat", "none"
+ROWS = 256  # in a forward pass where no gradient is needed, to keep memory small
+
+
+class MaskedTransformer(nn.Module):
+    """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
+
+    In place of positions there is a learned bias for each head and distance. distance: how it
+    starts. "near": the heads look one token back, one ahead, two back and so on, since a small
+    network takes longest to learn to look nearby; "flat": all distances alike; "none": there is no
+    bias, now or later, and the network reads a set, whose tokens have no order. Raises ValueError:
+    another `distance`, a width that is not a multiple of the number of heads; the methods, an
+    unknown token id.
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        vocab_size: int,
+        *,
+        width: int = 48,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        distance: str = "near",
+        generator: Generator,
+    ) -> None:
+        if width % num_heads:
+            raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
+        if distance not in DISTANCES:
+            raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+        super().__init__()
+        self.num_tokens, self.vocab_size = num_tokens, vocab_size
+        # The last row of the embedding stands for a masked token.
+        self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(
+            device=generator.device
+        )
+        nn.init.normal_(self.embedding.weight, generator=generator)
+        self.layers = nn.ModuleList(
+            Layer(num_tokens, width, num_heads, distance, generator) for _ in range(num_layers)
+        )
+        self.readout = _linear(width, vocab_size, generator)
+        self.to(generator.device)
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V], at observed tokens too."""
+        return self._answer(x, observed, lambda log_prob, ids: log_prob)
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
+        return at_masked(self._answer(x, observed, own_words), x, observed)
+
+    def _answer(
+        self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """read(log-probabilities [n, D, V], token ids [n, D]), for x and observed broadcast together."""
+        check_shapes(x, observed, self.num_tokens)
+        check_vocabulary(x, observed, self.vocab_size)
+        ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
+        size = max(1, ids.numel())
+        if not torch.is_grad_enabled():
+            size = at_once(ROWS, self.num_tokens * self.vocab_size)
+        parts = [read(self(*block), block[0]) for block in batches(ids, seen, size)]
+        return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
+
+    def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
+        """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
+        return self.readout(self.states(ids, seen)).log_softmax(-1)
+
+    def states(self, ids: Tensor, seen: Tensor) -> Tensor:
+        """What the readout sees, [n, D, width]: the last layer's states, normalised."""
+        hidden = self.embedding(torch.where(seen, ids, self.vocab_size))  # [n, D, width]
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return _norm(hidden)
+
+
+class Layer(nn.Module):
+    """hidden + attention(norm(hidden)), then the same with a two-layer perceptron."""
+
+    offset: Tensor
+
+    def __init__(
+        self, num_tokens: int, width: int, num_heads: int, distance: str, generator: Generator
+    ) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.query_key_value = _linear(width, 3 * width, generator)
+        self.mix = _linear(width, width, generator)
+        self.up, self.down = (
+            _linear(width, 4 * width, generator),
+            _linear(4 * width, width, generator),
+        )
+        place, head = torch.arange(num_tokens), torch.arange(num_heads)
+        target = (head // 2 + 1) * (2 * (head % 2) - 1)  # -1, 1, -2, 2, ...
+        far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()
+        start = -0.5 * far if distance == "near" else torch.zeros(far.shape)
+        self.distance = nn.Parameter(start, requires_grad=distance != "none")  # [heads, 2 D - 1]
+        # [D, D], an index into `distance`
+        self.register_buffer("offset", place - place[:, None] + num_tokens - 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden [n, D, width] one layer on: [n, D, width]."""
+        # [n, D, 3, heads, size]
+        heads = self.query_key_value(_norm(hidden)).unflatten(-1, (3, self.num_heads, -1))
+        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        # [n, heads, D, D]
+        weight = query @ key.mT / math.sqrt(query.shape[-1]) + self.distance[:, self.offset]
+        hidden = hidden + self.mix((weight.softmax(-1) @ value).transpose(1, 2).flatten(-2))
+        return hidden + self.down(gelu(self.up(_norm(hidden))))
+
+
+def _norm(hidden: Tensor) -> Tensor:
+    return layer_norm(hidden, hidden.shape[-1:])
+
+
+def _linear(num_in: int, num_out: int, generator: Generator) -> nn.Linear:
+    """A linear map with weights N(0, 1 / num_in), drawn where the generator lives, and no bias."""
+    linear = nn.Linear(num_in, num_out, device="meta").to_empty(device=generator.device)
+    nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return linear
