@@ -28,7 +28,6 @@ from .checks import (
     Sizes,
     check_choice,
     check_count,
-    check_rate,
     check_shapes,
     check_sizes,
     check_vocabulary,
@@ -39,7 +38,7 @@ from .masks import random_masks
 from .passes import NO_TOKEN, Network, Request, Rows
 from .protocol import at_masked
 from .scoring.inputs import check_list
-from .text_curves import RATES, Corpus, RateCurve, TextCurve, Texts, hidden_tokens
+from .text_curves import Corpus, TextCurve, Texts, spaced_sizes  # noqa: F401
 
 CORRUPTIONS = ("mask", "80/10/10")
 PROBE_SECONDS = 3
@@ -343,7 +342,7 @@ class MaskedLM:
         # the size of each mask
         each = [every[length].repeat_interleave(num_masks) for length in lengths]
         asked = [
-            self._request(ids, sizes, draws.seeded(seed, len(ids), i))
+            self.request(ids, sizes, draws.seeded(seed, len(ids), i))
             for i, (ids, sizes) in enumerate(zip(corpus.rows, each, strict=True))
         ]
         found: list[Any] = [None] * len(lengths)
@@ -470,47 +469,6 @@ class MaskedLM:
         found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
         return found[:, 0].double()
 
-    @torch.no_grad()
-    def rate_curve(
-        self,
-        texts: Texts,
-        rates: Sequence[float] = RATES,
-        *,
-        num_masks: int = 1,
-        corruption: str = "mask",
-        generator: Generator,
-    ) -> RateCurve:
-        """Mean log-probability of a masked token at each rate, nats per token, over texts: a RateCurve.
-
-        At rate r every row hides `hidden_tokens(r, D)` of its D tokens, drawn afresh for each rate
-        and mask. What is drawn for a row follows from the generator and the row's number among the
-        texts. corruption: "mask" replaces each by the mask token, as the theorem needs; "80/10/10"
-        is BERT's rule: 80% by the mask token, 10% by a random token, 10% stay as they are (Devlin
-        et al. 2019, Sec. 3.1). Raises ValueError: rates out of (0, 1] or not increasing, num_masks
-        below 1, another corruption.
-        """
-        rates = [check_rate(rate) for rate in rates]
-        if len(rates) < 1 or (np.diff(rates) <= 0).any():
-            raise ValueError(f"rates must increase, got {rates}")
-        check_count(num_masks, "num_masks")
-        check_choice(corruption, CORRUPTIONS, "corruption")
-        corpus, seed = self.read(texts), draws.seed(generator)
-        lengths = corpus.lengths
-        # [N, S]
-        sizes = torch.from_numpy(np.stack([hidden_tokens(rates, length) for length in lengths]))
-        asked = [
-            self._request(
-                ids, sizes[i].repeat_interleave(num_masks), draws.seeded(seed, i), corruption
-            )
-            for i, ids in enumerate(corpus.rows)
-        ]
-        scores = np.empty((len(rates), len(lengths)))
-        for i, answer in self.network.log_probs(asked):
-            scores[:, i] = [
-                float(part.mean()) for part in answer.split((sizes[i] * num_masks).tolist())
-            ]
-        return RateCurve(np.array(rates, dtype=float), scores, np.array(lengths))
-
     def _words(self, corpus: Corpus) -> list[Tensor]:
         """Which word of its text each token is part of, long [D_i]. Raises ValueError as `single_scores`."""
         if corpus.texts is None or not self.tokenizer.is_fast:
@@ -521,7 +479,7 @@ class MaskedLM:
         read = self.tokenizer(shown, add_special_tokens=False, verbose=False)
         return [torch.tensor(read.word_ids(i)) for i in range(len(shown))]
 
-    def _request(
+    def request(
         self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask"
     ) -> Request:
         """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""

@@ -15,12 +15,12 @@ from torch.nn.functional import cross_entropy, one_hot
 
 from mptlml import draws
 from mptlml.models.hmm import HiddenMarkovModel
-from mptlml.numerics import climb
 from mptlml.protocol import all_observed
 from mptlml.score import chain_rule, score_curve
 from mptlml.training import fit
 
 from .known_language import BATCH, NOUNS, STAY, VERBS, WORDS, language
+from .numerics import climb
 from .shortfall import Shortfall
 from .transformer import MaskedTransformer
 

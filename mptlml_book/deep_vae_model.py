@@ -20,7 +20,8 @@ from torch.nn.functional import softplus
 
 from mptlml.checks import check_finite, check_shapes
 from mptlml.draws import randn
-from mptlml.numerics import LOG_2PI, Peak, climb
+
+from .numerics import LOG_2PI, Peak, climb
 
 
 class DeepVAE(nn.Module):

@@ -17,9 +17,9 @@ from torch import Generator, Tensor
 from mptlml.checks import check_choice
 from mptlml.draws import randn
 from mptlml.memory import at_once
-from mptlml.numerics import LOG_2PI, batches
 
 from .deep_vae_model import DeepVAE, checked, filled
+from .numerics import LOG_2PI, batches
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
 # candidates around the encoder's mean, from the prior; climbed from

@@ -17,9 +17,9 @@ from torch.nn.functional import softplus
 from mptlml.checks import check_binary, check_finite, check_shapes
 from mptlml.draws import bernoulli, randn
 from mptlml.memory import at_once
-from mptlml.numerics import Peak, batches, climb
 from mptlml.protocol import all_observed, at_masked
 
+from .numerics import Peak, batches, climb
 from .quadrature import Rule, hermite_rule
 
 ROWS = 100  # per call where each has nodes of its own

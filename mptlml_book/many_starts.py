@@ -14,8 +14,8 @@ from torch import Generator, Tensor
 from mptlml import all_masks, fit, random_masks
 from mptlml.draws import randint
 from mptlml.models import PPCA, SecondMoment
-from mptlml.numerics import LOG_2PI
 
+from .numerics import LOG_2PI
 from .scripts_data import scripts_rows
 
 # of the starts: the scripts' five, then 55 others

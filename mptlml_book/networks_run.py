@@ -38,7 +38,7 @@ import torch
 
 from mptlml import random_orders
 from mptlml.draws import seeded
-from mptlml.text_curves import spaced_sizes
+from mptlml.masked_lm import spaced_sizes
 
 from . import known_language
 from . import networks as study

@@ -26,11 +26,11 @@ from mptlml.curve import straight_lines
 from mptlml.extras import needs
 from mptlml.masked_lm import MaskedLM
 from mptlml.scoring.corpus_scores import weights_digest
-from mptlml.text_curves import RateCurve, hidden_tokens
 from mptlml.training import History, fit
 
 from .data import digest_of
 from .data.text import from_hub, load_glue, make_tokenizer
+from .rates import RateCurve, hidden_tokens, rate_curve
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 CHAINS = "HKL"  # heavy, and the two kinds of light chain
@@ -352,8 +352,8 @@ def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
 def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     """The curve of texts at RATES, always under the same masks, so that two networks can be compared."""
     corpus = lm.read(texts)
-    curve = lm.rate_curve(corpus, RATES[1:], generator=draws.seeded(13))
-    ones = lm.rate_curve(corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
+    curve = rate_curve(lm, corpus, RATES[1:], generator=draws.seeded(13))
+    ones = rate_curve(lm, corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
 
 

@@ -42,11 +42,11 @@ import torch
 
 from mptlml import random_orders
 from mptlml.draws import seeded
-from mptlml.masked_lm import MaskedLM
-from mptlml.text_curves import RateCurve, spaced_sizes
+from mptlml.masked_lm import MaskedLM, spaced_sizes
 
 from . import real_network as study
 from . import runs as results
+from .rates import RateCurve
 from .runs import Table
 from .toy_grammar import every_mask
 

@@ -50,8 +50,8 @@ def write(name, table):
     another machine, version or data.
     """
     head = (
-        f"# python -m mptlml_book.{Path(sys.argv[0]).stem} {name}; one thread of {os.cpu_count()} cores, {platform.system()} "
-        f"{platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n"
+        f"# python -m mptlml_book.{Path(sys.argv[0]).stem} {name}; one thread of {os.cpu_count()} "
+        f"cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, torch {torch.__version__.split('+')[0]}\n"
     )
     head += "".join(
         f"# read: {data.source}, {data.size}, digest {data.digest}\n" for data in table.read()

@@ -5,8 +5,9 @@ from torch import Tensor
 
 from mptlml.checks import check_shapes
 from mptlml.memory import at_once
-from mptlml.numerics import batches
 from mptlml.protocol import VocabularyModel
+
+from .numerics import batches
 
 ROWS = 2048  # per call
 

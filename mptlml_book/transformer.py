@@ -12,8 +12,9 @@ from torch.nn.functional import gelu, layer_norm
 
 from mptlml.checks import check_shapes, check_vocabulary
 from mptlml.memory import at_once
-from mptlml.numerics import batches
 from mptlml.protocol import at_masked, own_words
+
+from .numerics import batches
 
 DISTANCES = "near", "flat", "none"
 ROWS = 256  # in a forward pass where no gradient is needed, to keep memory small

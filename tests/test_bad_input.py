@@ -11,6 +11,7 @@ from conftest import same, seeded
 from fakes import one_nat_each, random_network
 
 from mptlml import Estimate, MaskedLM, fit, memory, objectives
+from mptlml.masked_lm import Corpus
 from mptlml.masks import (
     all_masks,
     all_orders,
@@ -37,7 +38,6 @@ from mptlml.score import (
     score_curve,
 )
 from mptlml.scoring import compare, single_mutants
-from mptlml.text_curves import Corpus, RateCurve
 from mptlml_book import deep_vae, linear_vae
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
@@ -45,6 +45,7 @@ from mptlml_book.deep_vae_model import DeepVAE
 from mptlml_book.importance import Importance
 from mptlml_book.masked_diffusion import unmask
 from mptlml_book.quadrature import disc_rule
+from mptlml_book.rates import RateCurve, rate_curve
 from mptlml_book.schedules import best_steps, schedule_cost
 
 NAN, INF = math.nan, math.inf
@@ -262,9 +263,9 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "LM.blocks([TEXT], 2, 99)": "do not make 99 blocks of 2",
     "LM.blocks([TEXT], 511)": "longer than the model's 510",
     "LM.at_length(511)": "longer than the model's 510",
-    "LM.rate_curve([TEXT], corruption='90/10', generator=G)": "corruption must be one of",
-    "LM.rate_curve([TEXT], [0.5, 0.5], generator=G)": "rates must increase",
-    "LM.rate_curve([TEXT], [0.0], generator=G)": r"must lie in \(0, 1\]",
+    "rate_curve(LM, [TEXT], corruption='90/10', generator=G)": "corruption must be one of",
+    "rate_curve(LM, [TEXT], [0.5, 0.5], generator=G)": "rates must increase",
+    "rate_curve(LM, [TEXT], [0.0], generator=G)": r"must lie in \(0, 1\]",
     "LM.chain_rule(TEXT, [[0, 1]])": "orders must be permutations",
     "LM.at_length(1).vocabulary_log_prob(ids(99), ~SEEN[:1])": "e.g. 99",
     "LM.given()": "give at least one",
@@ -342,7 +343,7 @@ TAKES = {  # a call of a method: which of these it takes
     "LM.curve(x, generator=G)": ONE,
     "LM.curves(x, generator=G)": ALL,
     "LM.areas(x, 100, error=1, generator=G)": ALL,
-    "LM.rate_curve(x, [0.5], generator=G)": ALL,
+    "rate_curve(LM, x, [0.5], generator=G)": ALL,
     "LM.pseudo_log_likelihood(x)": ALL,
     "LM.single_scores(x)": ALL,
     "LM.single_scores(x, 'word')": ["a text", "texts", "a corpus"],

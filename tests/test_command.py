@@ -19,10 +19,10 @@ from conftest import same
 from fakes import random_network
 
 from mptlml import MaskedLM, __version__, draws
+from mptlml.masked_lm import Corpus
 from mptlml.scoring import command, compare
 from mptlml.scoring.inputs import Source, Text
 from mptlml.scoring.sequences import is_spaced, tell_rare
-from mptlml.text_curves import Corpus
 
 FILES = {
     "latin.txt": "\xe9t\xe9".encode("latin-1"),

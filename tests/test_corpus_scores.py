@@ -18,11 +18,11 @@ import pytest
 import torch
 
 from mptlml import draws, exact_curve, files, random_orders
+from mptlml.masked_lm import spaced_sizes
 from mptlml.scoring import command
 from mptlml.scoring.corpus_scores import compare_corpus, mean_curve, score_corpus
 from mptlml.scoring.inputs import Text
 from mptlml.scoring.results import UNIT, Output, read_results, settings_file
-from mptlml.text_curves import spaced_sizes
 
 WORDS = "the cat sat on the mat a dog ran".split()
 TEXTS = [" ".join(WORDS[k % 5 : k % 5 + 3 + k % 4] * (1 + k % 3)) for k in range(2 * UNIT + 3)]

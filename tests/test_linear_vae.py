@@ -9,10 +9,10 @@ import torch
 from conftest import same, seeded
 
 from mptlml import draws, fit, memory
-from mptlml.numerics import climb
 from mptlml_book import linear_vae as study
 from mptlml_book.linear_vae import Encoder, NaturalGradient
 from mptlml_book.linear_vae_model import LinearVAE
+from mptlml_book.numerics import climb
 from mptlml_book.quadrature import disc_rule, hermite_rule
 
 

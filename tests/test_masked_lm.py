@@ -17,11 +17,11 @@ from fakes import random_network
 from torch.testing import assert_close
 
 from mptlml import memory, objectives, order_gap, order_spread, random_masks, random_orders
-from mptlml.masked_lm import MaskedLM
+from mptlml.masked_lm import MaskedLM, spaced_sizes
 from mptlml.passes import Request
 from mptlml.testing import Case, check_model
-from mptlml.text_curves import RATES, RateCurve, spaced_sizes, table2_area
 from mptlml_book.data.text import make_tokenizer
+from mptlml_book.rates import RATES, RateCurve, rate_curve, table2_area
 
 SENTENCE = "the cat sat on the mat"
 TEXTS = [SENTENCE, "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
@@ -252,7 +252,9 @@ def test_rate_curve_weighs_rows_by_their_length():
 def rate_scores(batch_tokens, corruption):
     lm, g = tiny("BERT", batch_tokens), seeded(5)
     corpus = lm.read([*TEXTS, SENTENCE])
-    return lm.rate_curve(corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g).scores
+    return rate_curve(
+        lm, corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g
+    ).scores
 
 
 @pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
@@ -268,8 +270,8 @@ def test_rate_curve_scores_what_it_says(bert, generator):
     lm, shown = tiny("BERT", 8), []
     corpus = lm.read(TEXTS[:2])
     with heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[0, 1:-1])):
-        scores = lm.rate_curve(corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
-        lm.rate_curve(corpus, [0.5], generator=generator)  # one mask each, by default
+        scores = rate_curve(lm, corpus, [0.01, 0.9], num_masks=2, generator=generator).scores
+        rate_curve(lm, corpus, [0.5], generator=generator)  # one mask each, by default
     assert len(shown) == 8 + 2
     # the shorter text first, its rates in turn
     order = sorted((0, 1), key=lambda i: len(corpus.rows[i]))
@@ -302,7 +304,7 @@ def test_a_corruption_shows_what_it_says(generator):
     lm, shown = tiny("BERT"), []
     corpus = lm.read(["cat " * 30])
     heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[:, 1:-1]))
-    lm.rate_curve(corpus, [0.5], num_masks=200, corruption="80/10/10", generator=generator)
+    rate_curve(lm, corpus, [0.5], num_masks=200, corruption="80/10/10", generator=generator)
     size = lm.network.vocab_size
     share = torch.bincount(torch.cat(shown).flatten(), minlength=size).double() / 6_000
     expected = torch.full_like(share, 0.05 / size)

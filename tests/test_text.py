@@ -9,9 +9,9 @@ import torch
 from fakes import saved_network
 from huggingface_hub import constants
 
-from mptlml.masked_lm import MaskedLM
-from mptlml.text_curves import Corpus, RateCurve, TextCurve
+from mptlml.masked_lm import Corpus, MaskedLM, TextCurve
 from mptlml_book.data import images, text
+from mptlml_book.rates import RateCurve
 
 
 def test_stand_ins_are_disjoint_and_say_so(monkeypatch):

@@ -20,9 +20,10 @@ from torch import Generator, Tensor
 from ..checks import check_count, check_finite, check_rows, check_shapes
 from ..draws import randn
 from ..memory import at_once
-from ..numerics import LOG_2PI
+
 from ..protocol import all_observed
 
+LOG_2PI = math.log(2 * math.pi)
 AT_ONCE = 2**17  # masks x K x D numbers: about the size of a processor's cache
 # nats: about the most that the faster way to a row may lose; that anything may
 ROUNDING, LOST = 1e-6, 1e-4
