@@ -166,3 +166,11 @@ def check_rate(rate: float) -> float:
     if not 0 < rate <= 1:
         raise ValueError(f"rate must lie in (0, 1], got {rate!r}")
     return rate
+
+
+def check_list(texts: object) -> None:
+    """Refuse one string, and what holds none, where texts are meant: ValueError."""
+    if isinstance(texts, str):
+        raise ValueError(f"give a list of texts, got the text {texts[:40]!r}")
+    if not isinstance(texts, Iterable):
+        raise ValueError(f"give a list of texts, got {type(texts).__name__}")

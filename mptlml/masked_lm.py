@@ -28,6 +28,7 @@ from .checks import (
     Sizes,
     check_choice,
     check_count,
+    check_list,
     check_shapes,
     check_sizes,
     check_vocabulary,
@@ -37,7 +38,6 @@ from .extras import needs
 from .masks import random_masks
 from .passes import NO_TOKEN, Network, Request, Rows
 from .protocol import at_masked
-from .scoring.inputs import check_list
 from .text_curves import Corpus, TextCurve, Texts, spaced_sizes  # noqa: F401
 
 CORRUPTIONS = ("mask", "80/10/10")

@@ -20,15 +20,7 @@ from mptlml.masks import (
     random_orders,
     stratified_sizes,
 )
-from mptlml.models import (
-    PPCA,
-    BernoulliMixture,
-    HiddenMarkovModel,
-    LinearVAE,
-    MaskedTransformer,
-    SecondMoment,
-    Shortfall,
-)
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, SecondMoment
 from mptlml.score import (
     chain_rule,
     estimate_area,
@@ -43,10 +35,13 @@ from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
 from mptlml_book.deep_vae_model import DeepVAE
 from mptlml_book.importance import Importance
+from mptlml_book.linear_vae_model import LinearVAE
 from mptlml_book.masked_diffusion import unmask
 from mptlml_book.quadrature import disc_rule
 from mptlml_book.rates import RateCurve, rate_curve
 from mptlml_book.schedules import best_steps, schedule_cost
+from mptlml_book.shortfall import Shortfall
+from mptlml_book.transformer import MaskedTransformer
 
 NAN, INF = math.nan, math.inf
 G = seeded(0)

@@ -12,11 +12,13 @@ from fakes import Says
 
 from mptlml import chain_rule, draws
 from mptlml.curve import Estimate
-from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel, LinearVAE, MaskedTransformer
+from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel
 from mptlml.testing import LAWS, Case, Verdict, check_evaluator, check_model
 from mptlml_book.deep_vae_model import DeepVAE, Recursive
 from mptlml_book.importance import Importance
+from mptlml_book.linear_vae_model import LinearVAE
 from mptlml_book.quadrature import disc_rule
+from mptlml_book.transformer import MaskedTransformer
 
 BITS = (0.0, 1.0)
 

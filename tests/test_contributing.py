@@ -4,10 +4,9 @@ import ast
 import csv
 import json
 import re
-import shlex
 from functools import cache
+from importlib import import_module
 from importlib.metadata import distributions
-from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 from unittest import mock
@@ -15,19 +14,15 @@ from unittest import mock
 import book_digest
 import jupytext
 import nbformat
-import pandas as pd
 import pytest
 import yaml
 from conftest import ROOT, finished, text_of, write_files
 from fakes import saved_network
-from mptlml_book.score_your_own_run import BLOCK, PAGE
-from mptlml_book.tables_run import TABLES
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from traces import Trace
 
 import mptlml
-from mptlml.scoring import command
 from mptlml_book import report
 from mptlml_book import runs as results
 from mptlml_book.report.claims import claims
@@ -67,26 +62,6 @@ def test_the_readme_scores_a_masked_language_model(tmp_path, capsys):
     exec(blocks("README.md")[1].replace("google-bert/bert-base-uncased", str(tmp_path)), {})
     said = capsys.readouterr().out
     assert re.match(r"-[\d.]+ \+- [\d.]+\ntensor\(\[-[\d.]+.*\n\[Comparison\(difference=", said)
-
-
-def test_the_page_score_your_own_network_runs_as_it_stands(tmp_path, monkeypatch, capsys):
-    """With a tiny network in place of Chapter 13's."""
-    monkeypatch.chdir(tmp_path)
-    page = PAGE.read_text(encoding="utf-8")
-    parts = BLOCK.findall(page)
-    assert [kind for kind, *_ in parts] == ["python", "bash", "python", "bash", "python"]
-    saved_network(tmp_path / "network", "E V Q L V E S A C D F G H I K M N P R T W Y")
-    genes = "genes = ['E V Q L V E S', 'V Q S E', 'L Q E V E']\n"
-    make = re.sub(r"(?s)lm = .*?genes = .*?\n", genes, parts[0][1])
-    for kind, code, _, text in [("python", make, "", ""), *parts[1:]]:
-        exec(code, {}) if kind == "python" else command.main(shlex.split(code)[1:])
-        found = capsys.readouterr().out
-        plain, as_told = (re.sub(r"\S*\d\S*", "", each).split()[:6] for each in (found, text))
-        assert plain == as_told or not text
-    scores, pairs = (pd.read_json(f"{name}.jsonl", lines=True) for name in ("scores", "pairs"))
-    assert len(scores) == 3 and Path("curve.svg").is_file()
-    fields = {*scores, *pairs, "spellings", "token_scores", "left_to_right"}
-    assert fields <= {*re.findall(r"`(\w+)`", page)}
 
 
 def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
@@ -202,6 +177,11 @@ def stored(tmp_path, monkeypatch):
     return write
 
 
+TABLES = {
+    name: table
+    for path in sorted((ROOT / "mptlml_book").glob("*_run.py"))
+    for name, table in import_module(f"mptlml_book.{path.stem}").TABLES.items()
+}
 UNHELD = "deep", "networks", "real"
 
 
@@ -209,7 +189,7 @@ UNHELD = "deep", "networks", "real"
 def test_a_stored_table_holds_what_its_plan_says(name):
     """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
     text = text_of(f"book/data/{name}.csv")
-    assert text.startswith(f"# python -m benchmarks {name};")
+    assert text.startswith("# python -m mptlml_book.")
     _, *lines = map(set, csv.reader(re.findall("(?m)^[^#].*", text)))
     units = [set(map(results.text, unit)) for unit in TABLES[name].units()]
     assert [line for line in lines if not any(unit <= line for unit in units)] == []

@@ -10,10 +10,12 @@ from scipy import stats
 from torch.testing import assert_close
 
 from mptlml import draws
-from mptlml.models import PPCA, Importance, Recursive, importance
+from mptlml.models import PPCA
+from mptlml_book import importance
 from mptlml_book.deep_vae import SCHEMES, EncoderApart, train
-from mptlml_book.deep_vae_model import DeepVAE
+from mptlml_book.deep_vae_model import DeepVAE, Recursive
 from mptlml_book.deep_vae_run import annealed_log_prob
+from mptlml_book.importance import Importance
 
 
 def network(num_tokens=6, num_latents=1, num_hidden=16, bend=2.0):

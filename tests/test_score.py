@@ -11,7 +11,7 @@ from scipy import stats
 
 from mptlml import Estimate, ScoreCurve, draws, memory
 from mptlml.masks import all_orders
-from mptlml.models import PPCA, MaskedTransformer, SecondMoment
+from mptlml.models import PPCA, SecondMoment
 from mptlml.score import (
     chain_rule,
     estimate_area,
@@ -20,6 +20,7 @@ from mptlml.score import (
     order_spread,
     score_curve,
 )
+from mptlml_book.transformer import MaskedTransformer
 
 REPEATS = 1000
 LEVEL = 0.95

@@ -5,8 +5,10 @@ import torch
 from conftest import same, seeded
 
 from mptlml import random_masks
-from mptlml.models import HiddenMarkovModel, MaskedTransformer, Shortfall
+from mptlml.models import HiddenMarkovModel
 from mptlml.training import fit
+from mptlml_book.shortfall import Shortfall
+from mptlml_book.transformer import MaskedTransformer
 
 D, V = 5, 3
 

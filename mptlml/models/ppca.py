@@ -20,7 +20,6 @@ from torch import Generator, Tensor
 from ..checks import check_count, check_finite, check_rows, check_shapes
 from ..draws import randn
 from ..memory import at_once
-
 from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)

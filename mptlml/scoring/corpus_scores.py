@@ -14,11 +14,11 @@ from torch import Generator, Tensor
 
 from .. import __version__, draws
 from ..allocation import SHORT, AreaPlan
-from ..checks import check_count
+from ..checks import check_count, check_list
 from ..masked_lm import MaskedLM, check_scores
 from ..masks import random_orders
 from ..text_curves import TextCurve, spaced_sizes
-from .inputs import LeftOut, Text, check_list
+from .inputs import LeftOut, Text
 from .pairs import choose, compare
 from .results import Line, Output, short_digest, write_results
 from .sequences import mutated

@@ -9,7 +9,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,14 +222,6 @@ class Source:
             self.say(
                 f"{self.path}: quotes around cells of {kept} rows are read as they stand (else say --quotes)"
             )
-
-
-def check_list(texts: object) -> None:
-    """Refuse one string, and what holds none, where texts are meant: ValueError."""
-    if isinstance(texts, str):
-        raise ValueError(f"give a list of texts, got the text {texts[:40]!r}")
-    if not isinstance(texts, Iterable):
-        raise ValueError(f"give a list of texts, got {type(texts).__name__}")
 
 
 def _looks_like(content: str) -> str:
