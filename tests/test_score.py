@@ -9,7 +9,7 @@ from conftest import near, same, seeded
 from fakes import Says, one_nat_each
 from scipy import stats
 
-from mptlml import Estimate, ScoreCurve, draws, memory
+from mptlml import Estimate, RowEstimates, ScoreCurve, draws, memory
 from mptlml.masks import all_orders
 from mptlml.models import PPCA, SecondMoment
 from mptlml.score import (
@@ -19,6 +19,7 @@ from mptlml.score import (
     order_gap,
     order_spread,
     score_curve,
+    until_error,
 )
 from mptlml_book.transformer import MaskedTransformer
 
@@ -295,3 +296,46 @@ def test_a_model_that_answers_a_whole_order_is_asked_once(generator):
     x, whole = model.sample(3, generator=generator), Whole(model)
     torch.testing.assert_close(chain_rule(whole, x, orders), chain_rule(model, x, orders))
     assert whole.calls == 1
+
+
+def skewed(error, num_rows, num_passes, generator):
+    """until_error for a mean of 0 under skewed noise; found, and the error of one pass is 4 nats."""
+
+    def ask(rows, passes, generator):
+        noise = 4 * (1 - draws.rand((passes, len(rows)), None, generator).log().neg())
+        dof, taken = torch.full((len(rows),), passes - 1.0), torch.full((len(rows),), passes)
+        scatter = noise.std(0) / math.sqrt(passes)
+        return RowEstimates(noise.mean(0), scatter, dof.double(), taken, taken > 0)
+
+    return until_error(ask, num_rows, num_passes, error, generator=generator)
+
+
+@pytest.mark.parametrize("error", [0.6, 0.3])
+def test_an_error_that_is_asked_for_is_met_without_bias_and_covers(error, generator):
+    """Skewed noise shows what it costs to stop where the error happens to look small."""
+    found = skewed(error, 8000, 10**6, generator)
+    half = found.stderr * torch.from_numpy(stats.t.ppf(0.5 + LEVEL / 2, found.dof))
+    assert near(found.mean, 0)
+    assert found.mean.std() == pytest.approx(error, rel=0.25)
+    assert 0.92 <= (abs(found.mean) <= half).double().mean() <= 0.97
+    assert found.reached.all()
+
+
+def test_passes_for_an_error_are_counted_and_have_a_limit(generator):
+    few = skewed(0.1, 5, 500, generator)
+    assert (few.passes == 32 + 64 + 128 + 256).all()
+    assert not few.reached.any()
+    model, x = one_nat_each(9), torch.zeros(3, 9)
+    found = estimate_area(model, x, 100, error=0.1, generator=generator)
+    assert (found.mean == -9).all() and (found.stderr == 0).all() and found.reached.all()
+    assert (found.passes == 32 + 64).all()
+    assert sum(map(torch.numel, model.asked)) == 9 * found.passes.sum()
+
+
+@pytest.mark.parametrize("by_orders", [False, True])
+def test_a_model_is_asked_until_the_error_is_met(by_orders, generator):
+    x = torch.ones(500, 5, dtype=torch.float64)
+    options = dict(error=0.5, by_orders=by_orders, generator=generator)
+    found = estimate_area(ramp(), x, 10_000, **options)
+    assert near(found.mean, exact_curve(ramp(), x[:1]).area().mean)
+    assert found.mean.std() == pytest.approx(0.5, rel=0.3)
