@@ -128,36 +128,6 @@ def test_means_over_rows_keep_their_digits_or_are_refused(noise_variance, genera
                 assert noise_variance > 1e-9
 
 
-def test_a_mean_over_a_population_is_an_expectation(generator):
-    """Of rows that are drawn from it, from its mean and covariance."""
-    model = a_model(5, 2)
-    covariance = torch.from_numpy(oracles.ppca_covariance(model.weight.numpy(), 0.3))
-    population, masks = (
-        SecondMoment(model.mean, covariance),
-        random_masks(5, [2, 4], generator=generator),
-    )
-    x = model.sample(20_000, generator=generator)
-    for name, given in (("mean_log_prob", []), ("mean_conditional_log_prob", [masks])):
-        answer = getattr(model, name)
-        same(answer(population, *given), answer(x, *given), 0.05)
-
-
-def test_parameters_that_are_changed_later_count(generator):
-    """Steps of an optimiser change them in place."""
-    weight, x = (torch.randn(shape, generator=generator) for shape in ((6, 2), (50, 6)))
-    model = PPCA(weight, 1.0)
-    weight.mul_(0.5)
-    assert torch.equal(model.log_prob(x), PPCA(weight, 1.0).log_prob(x))
-
-
-def test_answers_in_half_precision_are_those_of_the_rounded_numbers_rounded_once(generator):
-    short = PPCA(torch.randn(9, 2, generator=generator).half(), 0.5)
-    long = PPCA(short.weight.double(), 0.5)
-    x, observed = short.sample(3, generator=generator), random_masks(9, [4], generator=generator)
-    answer = long.conditional_log_prob(x.double(), observed)
-    assert torch.equal(short.conditional_log_prob(x, observed), answer.half())
-
-
 def test_two_rows_span_no_more_than_two_dimensions():
     fitted = PPCA.fit(torch.tensor([[3.0, 1, 0], [0, 4, 1]]), 3, 0.01, torch.zeros(3))
     assert fitted.weight.shape == (3, 3) and torch.linalg.matrix_rank(fitted.weight) == 2

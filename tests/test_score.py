@@ -225,31 +225,6 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_o
     assert (abs(value - joint.log_prob(x[:1])) < 1e-12 and error < 1e-12) == by_orders
 
 
-class Whole:
-    """A model that answers all places of an order at once, from what is known at its end and before."""
-
-    def __init__(self, model):
-        self.model, self.num_tokens, self.calls = model, model.num_tokens, 0
-
-    def conditional_log_prob(self, x, observed):
-        raise AssertionError("asked mask by mask")
-
-    def log_prob_at(self, x, observed, token):
-        """x [1, N, 1, D], observed [Q, 1, t, D], token [Q, N, t]."""
-        self.calls += 1
-        known = self.model.log_prob(
-            x, torch.cat([torch.ones_like(observed[..., :1, :]), observed], -2)
-        )
-        return -known.diff(dim=-1)
-
-
-def test_a_model_that_answers_a_whole_order_is_asked_once(generator):
-    model, orders = a_model(), all_orders(5)[:7]
-    x, whole = model.sample(3, generator=generator), Whole(model)
-    torch.testing.assert_close(chain_rule(whole, x, orders), chain_rule(model, x, orders))
-    assert whole.calls == 1
-
-
 def skewed(error, num_rows, num_passes, generator):
     """until_error for a mean of 0 under skewed noise; found, and the error of one pass is 4 nats."""
 
