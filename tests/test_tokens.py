@@ -144,7 +144,7 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
     check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
     ids = lm.encode("the cat sat")
     logits = Mock(wraps=partial(framed, lm))
-    with memory.limit(2 * 3 * lm.network.vocab_size):
+    with memory.limit(2 * 3 * lm.vocab_size):
         own = exact_curve(FromLogits(logits, lm.tokenizer.mask_token_id, 3), ids[None])
     assert max(len(call.args[0]) for call in logits.call_args_list) == 2  # rows at a time
     assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
@@ -170,9 +170,9 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
     tokenizer.mask_token = "[MASK]" if masked else None
     tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
-    made = network(vocab_size=lm.network.vocab_size)
+    made = network(vocab_size=lm.vocab_size)
     made.save_pretrained(tmp_path)
-    about = dict(model_type="small_diffusion", vocab_size=lm.network.vocab_size)
+    about = dict(model_type="small_diffusion", vocab_size=lm.vocab_size)
     about |= dict(architectures=["Network"])
     about |= dict(auto_map={"AutoConfig": "network.Settings", kind: "network.Network"})
     (tmp_path / "config.json").write_text(json.dumps(about))
@@ -211,7 +211,7 @@ def timed(base):
 def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     """Scores are those of the network asked with that time."""
     code = CODE.replace("time=0.0", "*, time")
-    settings = dict(vocab_size=lm.network.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
+    settings = dict(vocab_size=lm.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
     net = MaskedLM(network(timed, code, **settings), lm.tokenizer)
     ids = lm.encode("the cat sat on the mat")
     observed = torch.tensor([True, False, True, True, False, False])
@@ -262,8 +262,8 @@ def test_a_network_is_judged_by_what_it_does(lm, kind):
     net = MaskedLM(kind(lm.model), tokenizer, mask_token="[MASK]")
     texts = ["the cat sat", "a dog ran on the mat"]
     same(net.pseudo_log_likelihood(texts), lm.pseudo_log_likelihood(texts), 1e-5)
-    by_number = MaskedLM(kind(lm.model), tokenizer, mask_token=lm.network.mask_id)
-    assert by_number.network.mask_id == lm.network.mask_id
+    by_number = MaskedLM(kind(lm.model), tokenizer, mask_token=lm.mask_id)
+    assert by_number.mask_id == lm.mask_id
     with pytest.raises(ValueError, match="special tokens such as .MASK."):
         net.encode("the [MASK] sat")
 
@@ -294,7 +294,7 @@ def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
             found = super().forward(input_ids, attention_mask).logits
             ahead = input_ids.roll(-1, 1)
             sure = 9 * torch.nn.functional.one_hot(ahead, found.shape[-1])
-            seen = ahead != lm.network.mask_id
+            seen = ahead != lm.mask_id
             return SimpleNamespace(logits=found + sure * seen[..., None])
 
     with pytest.raises(ValueError, match="shifted logits"):
