@@ -484,7 +484,7 @@ class MaskedLM:
         if level not in self.pads:
             width = min(level, self.max_tokens)
             whole = torch.tensor((self.words[:3] * width)[:width])
-            text = whole[: width // 3]
+            text = whole[: width // 2 + 1]
             text[len(text) // 2] = self.mask_id
             padded = pad(text, (0, width - len(text)), value=NOTHING)
             rows = [Rows(row[None], row[None]) for row in (text, padded, whole, whole)]

@@ -328,9 +328,9 @@ def padded(lm, length):
 
 
 def test_a_network_that_attends_in_blocks_is_asked_about_rows_beyond_them():
-    """A Reformer whose blocks are 256 tokens wide. With hashes it draws at random, and is refused."""
+    """A Reformer whose blocks are 128 tokens wide. With hashes it draws at random, and is refused."""
     local = made(
-        transformers.ReformerConfig(**REFORMER, attn_layers=["local"], local_attn_chunk_length=256)
+        transformers.ReformerConfig(**REFORMER, attn_layers=["local"], local_attn_chunk_length=128)
     )
     assert padded(local, 100)[0, 0] < 0
     with pytest.raises(ValueError, match="sees padding"):
