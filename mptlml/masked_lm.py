@@ -4,82 +4,97 @@ D counts a text's own tokens. Special tokens frame the text and padding fills a 
 masked, scored or counted. A network's answers need not belong to one joint distribution; the area
 is then the mean over orders of the chain rule, by Jensen's inequality at most the log of their
 mixture (`order_gap`).
+
+Curves, areas and orders are those of `score`, which asks `MaskedLM.at_length`. The rest says how a
+network is asked: its vocabulary head answers where a token is hidden and nowhere else; a pass takes
+so many tokens and no more; rows of several lengths share one where the network does not see
+padding, which is tried; a text that is too long is read through windows.
 """
 
 import copy
-import dataclasses
-import math
-import urllib.error
-import urllib.request
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import cross_entropy, one_hot, pad
+from tqdm import tqdm
 
 from . import draws, score
-from .allocation import AreaPlan, Masks
 from .checks import (
     Sizes,
-    check_choice,
     check_count,
+    check_known,
     check_list,
     check_shapes,
     check_sizes,
     check_vocabulary,
 )
-from .curve import RowEstimates, ScoreCurve
+from .curve import ScoreCurve
 from .extras import needs
 from .masks import random_masks
-from .passes import NO_TOKEN, Network, Request, Rows
+from .memory import at_once
 from .protocol import at_masked
-from .text_curves import Corpus, TextCurve, Texts, spaced_sizes  # noqa: F401
 
-CORRUPTIONS = ("mask", "80/10/10")
-PROBE_SECONDS = 3
-LATER = ("none", "word", "all")  # which later tokens are hidden beside the one that is predicted
-
-
-def _hub_answers() -> bool:
-    """Whether the hub can be reached, which transformers would find out by many trials."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        urllib.request.urlopen(constants.ENDPOINT, timeout=PROBE_SECONDS).close()
-    except urllib.error.HTTPError:
-        return True
-    except OSError:
-        return False
-    return True
+BATCH_TOKENS = 1024  # in a pass of several rows: bounds the logits, tokens x vocabulary
+SHORT = 128  # tokens: longer texts fill a pass by themselves
+PLACES = 12  # tokens of the text that tells whether answers are for their own place
+NOTHING = -1  # where a row has no token, or none that is asked for
+ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
 
-class TokenScores(NamedTuple):
-    """The tokens of a text, as its tokenizer spells them, and a score of each: nats [D]."""
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows, or others."""
 
-    tokens: list[str]
-    scores: Tensor
+    rows: list[Tensor]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, list) or not self.rows:
+            raise ValueError(f"a corpus needs a list of rows, got {type(self.rows).__name__}")
+        for row in self.rows:
+            if not torch.is_tensor(row) or row.ndim != 1 or row.dtype != torch.int64:
+                raise ValueError(f"a row of a corpus holds token ids [D] of int64, got {row!r}")
+
+
+Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give them
+
+
+class Rows(NamedTuple):
+    """Copies of texts with hidden tokens, long [n, D] each: what is `shown`, and the `true` tokens that are asked for.
+
+    Both hold NOTHING behind the end of a text that is shorter than others, and `true` also where
+    nothing is asked.
+    """
+
+    shown: Tensor
+    true: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TextCurve(ScoreCurve):
+    """The MPT curve of one text: a ScoreCurve and its scores under P masks per size [S, P], nats per token."""
+
+    scores: np.ndarray
 
 
 class MaskedLM:
     """A masked language model with its tokenizer, put into evaluation mode.
 
-    model: of transformers, as AutoModelForMaskedLM loads it, or in DistributedDataParallel;
-    tokenizer: the one that it was trained with. Runs without gradients (with them while
-    `model.training` is true). batch_tokens: the most tokens in a forward pass of several rows,
-    which bounds the memory; results depend on it by rounding only. dtype: the model's own
-    precision, or that of autocast, such as torch.bfloat16; what comes out is float32 at least.
-    allow_unknown: score the tokenizer's unknown token like any other, instead of refusing texts
-    that hold it. spaced: the tokenizer reads a text letter by letter, with blanks between, as those
-    of many proteins want it. mask_token: its spelling or id, where the tokenizer does not say it.
-    Raises ValueError, which says what to do: a causal or encoder-decoder model, no vocabulary head,
-    no mask token or vocabulary, vocabularies that do not match.
+    model: of transformers, as AutoModelForMaskedLM loads it; tokenizer: the one that it was trained
+    with. Runs without gradients (with them while `model.training` is true). batch_tokens: the most
+    tokens in a forward pass of several rows, which bounds the memory; results depend on it by
+    rounding only. allow_unknown: score the tokenizer's unknown token like any other, instead of
+    refusing texts that hold it. spaced: the tokenizer reads a text letter by letter, with blanks
+    between, as those of many proteins want it. mask_token: its spelling or id, where the tokenizer
+    does not say it. Raises ValueError for networks that would score wrongly in silence: causal
+    ones, those that answer for the next token or at random, another's vocabulary, no vocabulary
+    head, no mask token; and for one that cannot be asked about a short text.
 
     texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or a
     Corpus, or one text or its ids, which is a list of one; text: one of these. Raises ValueError
@@ -91,20 +106,32 @@ class MaskedLM:
         model: Any,
         tokenizer: Any,
         *,
-        batch_tokens: int | None = None,
-        dtype: torch.dtype | None = None,
+        batch_tokens: int = BATCH_TOKENS,
         allow_unknown: bool = False,
         spaced: bool = False,
         mask_token: str | int | None = None,
     ) -> None:
-        self.network = Network.checked(model, tokenizer, mask_token, batch_tokens, dtype)
-        self.model, self.tokenizer = self.network.model, tokenizer
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.batch_tokens = check_count(batch_tokens, "batch_tokens")
         self.allow_unknown, self.spaced = allow_unknown, spaced
+        self.vocab_size = model.config.vocab_size
+        self.mask_id = _mask_id(tokenizer, mask_token, self.vocab_size)
+        self.frame = _frame(tokenizer)  # ids before and after every text
+        self.max_tokens = _positions(model, tokenizer) - sum(map(len, self.frame))
+        self.words = _words(tokenizer, self.vocab_size, self.mask_id)
+        self.pads: dict[int, bool] = {}  # what `may_pad` has found out, by length
+        if getattr(model.config, "is_encoder_decoder", False):
+            raise ValueError(f"{self.kind} is an encoder-decoder model: {ADVICE}")
+        try:
+            self._check_places()
+            self.may_pad(SHORT)
+        except (RuntimeError, IndexError, TypeError) as error:
+            raise ValueError(f"{self.kind} cannot be asked about a short text: {error}") from error
 
     @property
-    def max_tokens(self) -> int:
-        """The most tokens of a text that the model takes."""
-        return self.network.max_tokens
+    def kind(self) -> str:
+        """What messages call the network."""
+        return type(self.model).__name__
 
     @classmethod
     def from_pretrained(
@@ -112,7 +139,7 @@ class MaskedLM:
         name: str,
         *,
         device: torch.device | str = "cpu",
-        local_files_only: bool | None = None,
+        local_files_only: bool = False,
         revision: str = "main",
         subfolder: str = "",
         trust_remote_code: bool = False,
@@ -121,46 +148,28 @@ class MaskedLM:
     ) -> "MaskedLM":
         """A model by name or folder, as `AutoModelForMaskedLM` finds it.
 
-        local_files_only: by default, where the hub does not answer within three seconds; revision:
-        a branch, tag or commit of the hub, which makes a score by name reproducible;
+        revision: a branch, tag or commit of the hub, which makes a score by name reproducible;
         trust_remote_code: run the code that comes with the model; float32: compute in single
         precision what was saved in half. Raises ValueError for any other kind, and for one that was
         saved without its vocabulary head or tokenizer; OSError where there is no model of this
         name.
         """
         with needs("text"):  # slow to import: only where they are needed
-            from transformers import (
-                MODEL_FOR_MASKED_LM_MAPPING,
-                AutoConfig,
-                AutoModel,
-                AutoModelForCausalLM,
-                AutoModelForMaskedLM,
-                AutoTokenizer,
-            )
-        if local_files_only is None:
-            local_files_only = Path(name).is_dir() or not _hub_answers()
+            import transformers
         where: dict[str, Any] = dict(
             local_files_only=local_files_only,
             revision=revision,
             subfolder=subfolder,
             trust_remote_code=trust_remote_code,
         )
-        config = AutoConfig.from_pretrained(name, **where)
+        config = transformers.AutoConfig.from_pretrained(name, **where)
+        usual = "AutoModelForMaskedLM"
         told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
-        # what it can do is tried
-        classes: list[Any] = [AutoModelForMaskedLM, AutoModel, AutoModelForCausalLM]
-        own = [kind for kind in classes if kind.__name__ in told]
-        if type(config) not in MODEL_FOR_MASKED_LM_MAPPING and not own:
-            raise ValueError(
-                f"{name} is a {config.model_type} model, and not one of the masked language "
-                "models that AutoModelForMaskedLM loads"
-            )
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(name, **where)
-        except Exception as error:  # of all kinds, where files are missing
-            raise ValueError(f"{name} has no tokenizer that can be read: {error}") from error
+        # what a network with code of its own can do is tried
+        own = [kind for kind in (usual, "AutoModel", "AutoModelForCausalLM") if kind in told]
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            kind: Any = own[0] if own else AutoModelForMaskedLM
+            kind = getattr(transformers, (own or [usual])[0])
             model, loaded = kind.from_pretrained(name, output_loading_info=True, **where)
         # buffers, such as ESM's inv_freq in files of transformers 5, are computed
         weights = {key for key, _ in model.named_parameters(remove_duplicate=False)}
@@ -170,15 +179,7 @@ class MaskedLM:
                 f"{missing[0]}, which would be random: "
                 "take a model that was saved whole, with its vocabulary head"
             )
-        if float32:
-            model = model.float()
-        if model.dtype in (torch.float16, torch.bfloat16):
-            warnings.warn(
-                f"{name} computes in {str(model.dtype).removeprefix('torch.')}, as it was saved: "
-                "float32=True takes single precision",
-                stacklevel=2,
-            )
-        return cls(model.to(device), tokenizer, **options)
+        return cls((model.float() if float32 else model).to(device), tokenizer, **options)
 
     @classmethod
     def random(cls, config: Any, tokenizer: Any, *, seed: int, **options: Any) -> "MaskedLM":
@@ -190,24 +191,34 @@ class MaskedLM:
             model = AutoModelForMaskedLM.from_config(copy.deepcopy(config))  # saving writes into it
         return cls(model, tokenizer, **options)
 
-    def encode(self, text: str, *, truncate: bool = False, windows: bool = False) -> Tensor:
-        """A text's own tokens: ids, long [D]. ValueError: no text, too long, special or unknown tokens in it.
-
-        truncate: a text that is too long gives as many of its tokens as the model takes; windows:
-        all of them.
-        """
+    def encode(self, text: str) -> Tensor:
+        """A text's own tokens: ids, long [D]. ValueError: no text, too long, special or unknown tokens in it."""
         ids = self.tokenise(text)
-        if windows and ids:
-            return torch.tensor(ids)
         if not ids:
             raise ValueError(f"the text {text!r} has no tokens: give at least one word")
-        if len(ids) > self.max_tokens and not truncate:
+        self.check_length(len(ids), f"{text[:40]!r}...")
+        return torch.tensor(ids)
+
+    def tokenise(self, text: str) -> list[int]:
+        """The ids of a text's own tokens, however many. ValueError: no string, special or unknown tokens in it."""
+        if not isinstance(text, str):
             raise ValueError(
-                f"{len(ids)} tokens are more than the model's {self.max_tokens} "
-                f"({text[:40]!r}...): "
-                "shorten the text, say truncate=True, or cut a corpus with blocks()"
+                f"give one text, a string, got {type(text).__name__}; curves and others take a list"
             )
-        return torch.tensor(ids[: self.max_tokens])
+        if self.spaced:
+            text = " ".join("".join(text.split()))
+        ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
+        unknown = self.tokenizer.unk_token_id
+        if ({*self.tokenizer.all_special_ids, self.mask_id} - {unknown}).intersection(ids):
+            mask = self.tokenizer.decode(self.mask_id)
+            raise ValueError(f"special tokens such as {mask} belong to no text: {text[:40]!r}")
+        if unknown in ids and not self.allow_unknown:
+            raise ValueError(
+                f"the tokenizer does not know token {ids.index(unknown) + 1} of {len(ids)} in "
+                f"{text[:40]!r}, and {ids.count(unknown)} in all: "
+                "correct the text, or say allow_unknown=True"
+            )
+        return ids
 
     def read(self, texts: Texts) -> Corpus:
         """Texts as rows of their ids, a Corpus: all methods take them this way.
@@ -220,243 +231,107 @@ class MaskedLM:
         if not isinstance(each, Sequence) or not each:
             got = f"{type(texts).__name__} {str(texts)[:40]!r}"
             raise ValueError(f"give a text, or a list of at least one, got {got}")
-        ids = [text if torch.is_tensor(text) else self.encode(text) for text in each]
-        return Corpus(ids, None if any(map(torch.is_tensor, each)) else [*map(str, each)])
+        return Corpus([text if torch.is_tensor(text) else self.encode(text) for text in each])
 
-    def _one(self, text: Texts) -> Corpus:
-        """The same of one text. Raises ValueError: several."""
-        corpus = self.read(text)
-        if len(corpus.rows) > 1:
-            raise ValueError(f"give one text, got {len(corpus.rows)}")
-        return corpus
+    def one(self, text: Texts) -> Tensor:
+        """The ids of one text, long [D]. Raises ValueError: several, and as `read`."""
+        rows = self.read(text).rows
+        if len(rows) > 1:
+            raise ValueError(f"give one text, got {len(rows)}")
+        return rows[0]
 
     def blocks(
         self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None
     ) -> Corpus:
         """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
 
-        Raises ValueError: no block of this length, fewer than asked for, or longer than the model
-        takes.
+        num_blocks: no more than these, and no text is read that they do not need. Raises
+        ValueError: no block of this length, fewer than asked for, or longer than the model takes.
         """
         check_list(texts)
-        if check_count(num_tokens, "num_tokens") > self.max_tokens:
-            raise ValueError(
-                f"blocks of {num_tokens} tokens are longer than the model's {self.max_tokens}"
-            )
-        most = math.inf if num_blocks is None else check_count(num_blocks, "num_blocks")
+        self.check_length(check_count(num_tokens, "num_tokens"), "blocks")
+        least = 1 if num_blocks is None else check_count(num_blocks, "num_blocks")
         ids: list[int] = []
         for text in texts:
-            if len(ids) >= most * num_tokens:
+            if num_blocks is not None and len(ids) >= num_blocks * num_tokens:
                 break
             ids += self.tokenise(text)
-        count = int(min(most, len(ids) // num_tokens))
-        if count < (num_blocks or 1):
-            raise ValueError(
-                f"{len(ids)} tokens do not make {num_blocks or 1} blocks of {num_tokens}"
-            )
-        return Corpus(list(torch.tensor(ids[: count * num_tokens]).view(count, num_tokens)))
-
-    def tokenise(self, text: str) -> list[int]:
-        """The ids of a text's own tokens, however many. ValueError: no string, special or unknown tokens in it."""
-        if not isinstance(text, str):
-            raise ValueError(
-                f"give one text, a string, got {type(text).__name__}; curves and others take a list"
-            )
-        tokenizer = self.tokenizer
-        read = tokenizer(self.as_read(text), add_special_tokens=False, verbose=False)
-        ids, unknown = read.input_ids, tokenizer.unk_token_id
-        if (set(tokenizer.all_special_ids) - {unknown} | {self.network.mask_id}).intersection(ids):
-            raise ValueError(
-                f"special tokens such as {tokenizer.decode(self.network.mask_id)} belong to no text, "
-                f"found in {text[:40]!r}"
-            )
-        if unknown in ids and not self.allow_unknown:
-            place = ids.index(unknown)
-            word = _word(self.as_read(text), place, read, tokenizer)
-            raise ValueError(
-                f"the tokenizer does not know {word!r}, token {place + 1} of {len(ids)} in {text[:40]!r}, "
-                f"and reads {ids.count(unknown)} of them as {tokenizer.unk_token}: "
-                f"{_spelling(word, tokenizer)}, or say allow_unknown=True"
-            )
-        return ids
-
-    def as_read(self, text: str) -> str:
-        """A text as the tokenizer gets it: its letters apart where the model is `spaced`."""
-        return " ".join("".join(text.split())) if self.spaced else text
-
-    def given(self, before: str = "", after: str = "") -> "MaskedLM":
-        """The model between two texts that it always sees: its scores are log p(text | before, after).
-
-        Areas, pseudo-log-likelihoods and pairs then count the tokens of the text in between alone.
-        Each text is cut into tokens by itself: one that is to begin a word says so as its tokenizer
-        wants it, mostly by a space. Raises ValueError: nothing to be given, special or unknown
-        tokens in it, no room left.
-        """
-        before_ids, after_ids = (
-            self.tokenise(part) if part != "" else [] for part in (before, after)
-        )
-        room = self.max_tokens - len(before_ids) - len(after_ids)
-        if room == self.max_tokens or room < 1:
-            raise ValueError(
-                f"what is given has {self.max_tokens - room} tokens of the {self.max_tokens} "
-                "that the model takes: give at least one, and leave room for a text"
-            )
-        there = copy.copy(self)
-        there.network = dataclasses.replace(
-            self.network,
-            prefix=[*self.network.prefix, *before_ids],
-            suffix=[*after_ids, *self.network.suffix],
-            max_tokens=room,
-        )
-        return there
+        if len(ids) < least * num_tokens:
+            raise ValueError(f"{len(ids)} tokens do not make {least} blocks of {num_tokens}")
+        whole = torch.tensor(ids).unfold(0, num_tokens, num_tokens)
+        return Corpus([*whole[:num_blocks]])
 
     def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens, as `score` takes it: a ConditionalModel."""
-        return AtLength(self.network, num_tokens)
+        return AtLength(self, num_tokens)
 
     def curve(
         self, text: Texts, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
     ) -> TextCurve:
         """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
-        return self.curves(self._one(text), sizes, num_masks=num_masks, generator=generator)[0]
+        ids = self.one(text)
+        asked = range(1, len(ids) + 1) if sizes is None else sizes
+        return self.curves(ids, lambda _: asked, num_masks=num_masks, generator=generator)[0]
 
     @torch.no_grad()
     def curves(
         self,
         texts: Texts,
-        sizes: Sizes | Callable[[int], Sizes] | None = None,
+        sizes: Callable[[int], Sizes] = lambda length: range(1, length + 1),
         *,
         num_masks: int = 1,
         generator: Generator,
     ) -> list[TextCurve]:
         """The MPT curve of each text.
 
-        sizes: for all texts alike, or a function of their length, such as partial(spaced_sizes,
-        count=16). Masks follow from the generator, a text's length and its place in the list; other
-        texts change nothing.
+        sizes: by a text's length, such as partial(spaced_sizes, count=16); by default all. Masks
+        follow from the generator, a text's length and its place in the list; other texts change
+        nothing.
         """
-        corpus, seed = self.read(texts), draws.seed(generator)
-        lengths = corpus.lengths
+        rows, seed, found = self.read(texts).rows, draws.seed(generator), []
         check_count(num_masks, "num_masks")
-        every = {length: _sizes_of(sizes, length) for length in set(lengths)}
-        # the size of each mask
-        each = [every[length].repeat_interleave(num_masks) for length in lengths]
-        asked = [
-            self.request(ids, sizes, draws.seeded(seed, len(ids), i))
-            for i, (ids, sizes) in enumerate(zip(corpus.rows, each, strict=True))
-        ]
-        found: list[Any] = [None] * len(lengths)
-        for i, answer in self.network.log_probs(asked):
-            scores = mean_by_mask(answer, each[i]).unflatten(0, (-1, num_masks))
+        for place, ids in enumerate(rows):
+            length, own = len(ids), draws.seeded(seed, len(ids), place)
+            known = check_sizes(sizes(length), length).unique()
+            observed = random_masks(length, known.repeat_interleave(num_masks), generator=own)
+            scores = score.mean_score(self.at_length(length), ids[None].double(), observed)
+            scores = check_known(scores).unflatten(0, (-1, num_masks))
             variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
-            found[i] = TextCurve(
-                lengths[i],
-                every[lengths[i]].numpy(),
-                scores.mean(1).numpy(),
-                variance,
-                dof,
-                None,
-                scores.numpy(),
-            )
+            mean, each = scores.mean(1).numpy(), scores.numpy()
+            found.append(TextCurve(length, known.numpy(), mean, variance, dof, None, each))
         return found
 
     def exact_curve(self, text: Texts) -> ScoreCurve:
         """The curve of one text over all of its masks: no noise."""
-        [ids] = self._one(text).rows
-        return score.exact_curve(self.at_length(len(ids)), ids[None])
+        ids = self.one(text)
+        return score.exact_curve(self.at_length(len(ids)), ids[None].double())
 
-    @torch.no_grad()
-    def areas(
-        self, texts: Texts, num_passes: int, *, error: float, generator: Generator
-    ) -> RowEstimates:
-        """The area of each text to a standard error of about `error` nats: RowEstimates.
-
-        At most `num_passes` rows are asked about a text, by the rule of `allocation.AreaPlan`, also
-        under all masks; none is asked twice where all fit. Texts may differ in length; all sizes
-        count, and each row goes where the noise is. Raises ValueError as that and `read`.
-        """
-        rows = self.read(texts).rows
-        plan = AreaPlan([*map(len, rows)], num_passes, error)
-        fits = np.flatnonzero(plan.masks <= num_passes)
-        known = {int(i): not_yet_asked(len(rows[i])) for i in fits}
-        while len((asked := plan.next(generator)).row):
-            plan.tell(self._score_by_mask(rows, asked, known, generator))
-        reached = plan.estimates().reached
-        in_full = [i for i in known if plan.short[i] or not reached[i]]
-        found = plan.estimates({i: exact_area(self, rows, i, known) for i in in_full})
-        for i, scores in known.items():  # a mask that was drawn again was asked once
-            found.passes[i] = int(scores.isfinite().sum())
-        return found
-
-    def _score_by_mask(
-        self,
-        rows: Sequence[Tensor],
-        asked: Masks,
-        known: Mapping[int, Tensor],
-        generator: Generator,
-    ) -> np.ndarray:
-        """The score of rows under a random mask of each size asked, nats per token [P, k]; known: `mask_scores`."""
-        found, own = np.empty(asked.size.shape), np.unique(asked.row)
-        sizes = {int(i): torch.from_numpy(asked.size[asked.row == i].ravel()) for i in own}
-        hidden = {
-            i: ~random_masks(len(rows[i]), size, generator=generator) for i, size in sizes.items()
-        }
-        for i, scores in mask_scores(self, rows, hidden, known).items():
-            found[asked.row == i] = scores.reshape(-1, asked.size.shape[1]).numpy()
-        return found
-
-    @torch.no_grad()
-    def pseudo_log_likelihood(self, texts: Texts, hide_later: str = "none") -> Tensor:
+    def pseudo_log_likelihood(self, texts: Texts) -> Tensor:
         """sum_j log p(x_j | all others) = D S(x; 1), nats per text [texts].
 
         The pseudo-log-likelihood of Besag (1975), the PLL of Salazar et al. (2020).
-        hide_later="word" hides with each token the later ones of its own word (Kauf and Ivanova
-        2023); "all" hides all later ones, which is the chain rule from left to right. Raises
-        ValueError as `read`; for "word", ids in place of texts, or a tokenizer that does not tell
-        words.
         """
-        return torch.stack([scores.sum() for scores in self.single_scores(texts, hide_later)])
+        return torch.stack([scores.sum() for scores in self.single_scores(texts)])
 
     @torch.no_grad()
-    def single_scores(self, texts: Texts, hide_later: str = "none") -> list[Tensor]:
-        """What each token adds to `pseudo_log_likelihood`, nats per token: one tensor [D_i] for each text.
+    def single_scores(self, texts: Texts) -> list[Tensor]:
+        """log p(x_j | all others) of each token, nats per token: one tensor [D_i] for each text.
 
-        A row of a Corpus that is too long for the model is read through a window around each token.
+        Ids that are too many for the model are read through a window around each token.
         """
-        check_choice(hide_later, LATER, "hide_later")
-        corpus = self.read(texts)
-        words = [torch.arange(length) * (hide_later != "all") for length in corpus.lengths]
-        if hide_later == "word":
-            words = self._words(corpus)
-
-        if hide_later != "none" and max(corpus.lengths) > self.max_tokens:
-            raise ValueError("a text that is too long has windows with hide_later='none' alone")
-        asked = [
-            Request(min(len(ids), self.max_tokens), len(ids), partial(self._singly, ids, word))
-            for ids, word in zip(corpus.rows, words, strict=True)
-        ]
-        found = dict(self.network.log_probs(asked))
-        return [found[i] for i in range(len(words))]
+        rows = self.read(texts).rows
+        widths = [min(len(ids), self.max_tokens) for ids in rows]
+        found = dict(self.log_probs(widths, lambda i: self._windows(rows[i])))
+        return [found[i] for i in range(len(rows))]
 
     @torch.no_grad()
     def masked_marginals(self, text: Texts) -> Tensor:
         """log p(x_j = v | all others), nats [D, V]: what the model would have said of every word v there.
 
         One pass for each place answers for all single mutants: row j, column v minus column x_j
-        scores x_j -> v (Meier et al. 2021). Ids that are too many for the model are read through
-        windows.
+        scores x_j -> v (Meier et al. 2021). Windows as in `single_scores`.
         """
-        [ids] = self._one(text).rows
-        request = Request.of(self._windows(ids))
-        [(_, found)] = self.network.log_probs([request], vocabulary=True)
-        return found
-
-    def token_scores(self, text: Texts, hide_later: str = "none") -> TokenScores:
-        """log p(x_j | all others) of each token, with its spelling: TokenScores. Their sum is the
-        pseudo-log-likelihood, whose `hide_later` this takes too."""
-        corpus = self._one(text)
-        spelt = self.tokenizer.convert_ids_to_tokens(corpus.rows[0].tolist())
-        return TokenScores(spelt, self.single_scores(corpus, hide_later)[0])
+        return self.answers(self._windows(self.one(text)), vocabulary=True).double().cpu()
 
     @torch.no_grad()
     def chain_rule(self, text: Texts, orders: Tensor) -> Tensor:
@@ -465,130 +340,175 @@ class MaskedLM:
         The last token of an order is predicted first, from nothing: left to right is the order D-1,
         ..., 0. Raises ValueError: orders that are no permutations.
         """
-        [ids] = self._one(text).rows
-        found = score.chain_rule(self.at_length(len(ids)), ids[None], torch.as_tensor(orders))
-        return found[:, 0].double()
+        ids, orders = self.one(text), torch.as_tensor(orders)
+        return score.chain_rule(self.at_length(len(ids)), ids[None].double(), orders)[:, 0]
 
-    def _words(self, corpus: Corpus) -> list[Tensor]:
-        """Which word of its text each token is part of, long [D_i]. Raises ValueError as `single_scores`."""
-        if corpus.texts is None or not self.tokenizer.is_fast:
-            raise ValueError(
-                'hide_later="word" needs texts, and a tokenizer that tells words (is_fast)'
-            )
-        shown = [*map(self.as_read, corpus.texts)]
-        read = self.tokenizer(shown, add_special_tokens=False, verbose=False)
-        return [torch.tensor(read.word_ids(i)) for i in range(len(shown))]
-
-    def request(
-        self, ids: Tensor, sizes: Tensor, generator: Generator, corruption: str = "mask"
-    ) -> Request:
-        """The text ids [D] under a random mask of each of the sizes, by one of CORRUPTIONS."""
-
-        def rows() -> Rows:
-            hidden = ~random_masks(len(ids), sizes, generator=generator)
-            if corruption == "mask":
-                return Rows.hiding(ids, hidden, self.network.mask_id)
-            known = self.network.mask_id, self.network.vocab_size
-            return Rows.hiding(
-                ids, hidden, draws.bert_rule(ids.expand_as(hidden), *known, generator)
-            )
-
-        return Request(len(ids), len(sizes), rows)
-
-    def _singly(self, ids: Tensor, word: Tensor) -> Rows:
-        """Each token of the text ids [D], with the later ones of its word [D] hidden beside it."""
-        if len(ids) > self.max_tokens:
-            return self._windows(ids)
-        hidden = (word == word[:, None]).triu()
-        return dataclasses.replace(
-            Rows.hiding(ids, hidden, self.network.mask_id), asked=torch.eye(len(ids)).bool()
-        )
+    def hiding(self, ids: Tensor, hidden: Tensor) -> Rows:
+        """The text ids [D] with the mask token where `hidden` [n, D], and asked there."""
+        return Rows(torch.where(hidden, self.mask_id, ids), torch.where(hidden, ids, NOTHING))
 
     def _windows(self, ids: Tensor) -> Rows:
         """The text ids [D] with one token hidden each, as much around it as the model takes: D rows."""
-        length, width = len(ids), min(len(ids), self.max_tokens)
-        first = (torch.arange(length) - width // 2).clamp(0, length - width)
-        hidden = torch.arange(width) == (torch.arange(length) - first)[:, None]
-        rows = ids[first[:, None] + torch.arange(width)]
-        return Rows(rows, torch.where(hidden, self.network.mask_id, rows), hidden)
+        place, width = torch.arange(len(ids)), min(len(ids), self.max_tokens)
+        first = (place - width // 2).clamp(0, len(ids) - width)
+        here = first[:, None] + torch.arange(width)
+        return self.hiding(ids[here], here == place[:, None])
 
+    def log_probs(
+        self, lengths: Sequence[int], rows: Callable[[int], Rows]
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yields (i, log-probabilities of the tokens that rows(i) ask for [places]), shortest texts first; nats.
 
-def _sizes_of(sizes: Sizes | Callable[[int], Sizes] | None, length: int) -> Tensor:
-    """The mask sizes of a text, as `MaskedLM.curves` takes them, each once and in order."""
-    asked = sizes(length) if callable(sizes) else sizes
-    return check_sizes(range(1, length + 1) if asked is None else asked, length).unique()
+        lengths: of the rows of each text, which are made when its turn comes: memory is bounded by
+        the rows of one text, and passes take rows of several where they fit. float64.
+        """
+        group: dict[int, Rows] = {}
+        places = sorted(range(len(lengths)), key=lengths.__getitem__)
+        for i in tqdm(places, "texts", disable=None, delay=3, leave=False):
+            new, held = rows(i), sum(len(each.true) for each in group.values())
+            width = lengths[i] + sum(map(len, self.frame))
+            same = lengths[i] == lengths[min(group, default=i)]
+            if not same and not (lengths[i] <= SHORT and self.may_pad(SHORT)):
+                held = self.batch_tokens
+            if group and (held + len(new.true)) * width > self.batch_tokens:
+                yield from self._together(group)
+                group = {}
+            group[i] = new
+        yield from self._together(group)
 
+    def _together(self, group: dict[int, Rows]) -> Iterator[tuple[int, Tensor]]:
+        longest = max(part.true.shape[1] for part in group.values())
+        shown, true = (
+            torch.cat([pad(each, (0, longest - each.shape[1]), value=NOTHING) for each in parts])
+            for parts in zip(*group.values(), strict=True)
+        )
+        answer = self.answers(Rows(shown, true)).double().cpu()
+        asked = [int((part.true != NOTHING).sum()) for part in group.values()]
+        yield from zip(group, answer.split(asked), strict=True)
 
-def mean_by_mask(answer: Tensor, sizes: Tensor) -> Tensor:
-    """The mean over each mask's own answers, which stand one after the other: [masks] for sizes [masks]."""
-    mask = torch.arange(len(sizes)).repeat_interleave(sizes)
-    return answer.new_zeros(len(sizes)).index_add(0, mask, answer) / sizes
+    def answers(self, rows: Rows, vocabulary: bool = False) -> Tensor:
+        """Log-probabilities of the tokens asked for, row by row: [places], or of every word there [places, V]; nats.
 
+        Raises ValueError: NaN among them.
+        """
+        width = rows.shown.shape[1] + sum(map(len, self.frame))
+        few = at_once(self.batch_tokens // width, width * self.vocab_size)
+        passes = zip(rows.shown.split(few), rows.true.split(few), strict=True)
+        return check_known(torch.cat([self._pass(*some, vocabulary) for some in passes]))
 
-def not_yet_asked(length: int) -> Tensor:
-    """For `mask_scores`: of every mask of a text of so many tokens its score, NaN where none is known [2^D]."""
-    return torch.full((2**length,), math.nan, dtype=torch.float64)
+    def _pass(self, shown: Tensor, true: Tensor, vocabulary: bool) -> Tensor:
+        """One pass over rows [n, D]: each text between the tokens of its frame, padding behind."""
+        before, after = (torch.tensor(ids).long() for ids in self.frame)
+        end = len(before) + (shown != NOTHING).sum(1, keepdim=True)  # of the text, [n, 1]
+        framed = torch.cat([each.expand(len(shown), -1) for each in (before, shown, after)], 1)
+        place = torch.arange(framed.shape[1])
+        framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
+        behind = end + torch.arange(len(after))
+        framed = framed.scatter(1, behind, after.expand(len(shown), -1))
+        asked = pad(true != NOTHING, (len(before), len(after)))
+        logits = self._logits(framed, (place < end + len(after)).long(), asked)
+        if vocabulary:
+            return logits.log_softmax(-1)
+        own = true[true != NOTHING].to(logits.device)
+        return -cross_entropy(logits, own, reduction="none")
 
+    def _logits(self, framed: Tensor, seen: Tensor, asked: Tensor) -> Tensor:
+        """Logits [places, V] where `asked` [n, L] is True: the vocabulary head sees no other place.
 
-def mask_scores(
-    lm: MaskedLM, rows: Sequence[Tensor], hidden: Mapping[int, Tensor], known: Mapping[int, Tensor]
-) -> dict[int, Tensor]:
-    """The mean log-probability of what masks hidden[i] [n, D] hide of text i, nats per token [n]: of each i.
+        framed [n, L]: token ids; seen [n, L]: 1 for a token, 0 for padding.
+        """
+        device = next(self.model.parameters()).device
+        framed, seen, asked = framed.to(device), seen.to(device), asked.to(device)
+        takes = inspect.signature(self.model.forward).parameters
+        mask = {"attention_mask": seen} if {"attention_mask", "kwargs"} & takes.keys() else {}
+        own, head = get_ident(), getattr(self.model, "get_output_embeddings", lambda: None)()
 
-    known: of some texts what was asked before (`not_yet_asked`). It is filled in, and not asked
-    again.
-    """
-    asked, codes, new = dict(hidden), {}, {}
-    for i in hidden.keys() & known.keys():
-        codes[i] = hidden[i].long() @ 2 ** torch.arange(len(rows[i]))
-        new[i] = codes[i].unique()
-        new[i] = new[i][known[i][new[i]].isnan()]
-        asked[i] = _hides(new[i], len(rows[i]))
-    found, texts = {}, [i for i, masks in asked.items() if len(masks)]
-    for k, answer in lm.network.log_probs([lm.network.hiding(rows[i], asked[i]) for i in texts]):
-        found[texts[k]] = check_scores(mean_by_mask(answer, asked[texts[k]].sum(1)))
-    for i, code in codes.items():
-        if i in found:
-            known[i][new[i]] = found[i]
-        found[i] = known[i][code]
-    return found
+        def at_asked(
+            module: Any, inputs: Any
+        ) -> Any:  # other threads may use the network meanwhile
+            return (inputs[0][asked],) if get_ident() == own else inputs
 
+        gradients = torch.is_grad_enabled() and self.model.training
+        hook = nullcontext() if head is None else head.register_forward_pre_hook(at_asked)
+        with torch.set_grad_enabled(gradients), hook:
+            answer = self.model(framed, **mask)
+        logits = getattr(answer, "logits", answer)
+        if not torch.is_tensor(logits):
+            raise ValueError(f"{self.kind} has no vocabulary head: {ADVICE}")
+        if logits.shape[:-1] == asked.shape:  # of a head that does not use its output layer as such
+            logits = logits[asked]
+        if logits.shape != (asked.sum(), self.vocab_size):
+            raise ValueError(f"{self.kind} answers with shape {tuple(logits.shape)}: {ADVICE}")
+        return logits if logits.dtype == torch.float64 else logits.float()
 
-def _hides(code: Tensor, length: int) -> Tensor:
-    """Which tokens of a text masks hide, whose numbers [n] have these as binary digits: bool [n, D]."""
-    return (code[:, None] >> torch.arange(length)) % 2 == 1
+    def check_length(self, num_tokens: int, what: str) -> None:
+        """Refuse rows or texts of more tokens than the model takes: ValueError."""
+        if num_tokens > self.max_tokens:
+            raise ValueError(
+                f"{num_tokens} tokens are more than the model's {self.max_tokens} ({what}): "
+                "shorten the text, or cut a corpus with blocks()"
+            )
 
+    @torch.no_grad()
+    def _check_places(self) -> None:
+        """ValueError for models that see nothing to the right of a hole, or answer for the next token.
 
-def exact_area(
-    lm: MaskedLM, rows: Sequence[Tensor], place: int, known: Mapping[int, Tensor]
-) -> float:
-    """The area of a text, in nats, from all of its masks: those that are not known are asked."""
-    length = len(rows[place])
-    masks = _hides(torch.arange(1, 2**length), length)
-    scores, sizes = mask_scores(lm, rows, {place: masks}, known)[place], masks.sum(1)
-    return float(sum(scores[sizes == size].mean() for size in range(1, length + 1)))
+        By where answers change when one of a text's tokens is hidden, [hidden, place].
+        """
+        text = torch.tensor(self.words[:: -(-len(self.words) // PLACES)][: self.max_tokens])
+        count, hidden = len(text), torch.eye(len(text)).bool()[1:]
+        shown = torch.cat([text[None], torch.where(hidden, self.mask_id, text)])
+        found = self.answers(Rows(shown, text.expand_as(shown)), vocabulary=True)
+        seen, *others = found.view(count, count, -1)
+        moved = torch.stack([(other - seen).abs().sum(-1) for other in others])
+        if not moved.tril().any():
+            raise ValueError(
+                f"{self.kind} sees nothing to the right of a hole, as a causal model: {ADVICE}"
+            )
+        early = moved.diagonal() > moved.diagonal(1)
+        if count > 4 and early.double().mean() > 0.8:
+            raise ValueError(
+                f"{self.kind} answers at each place for the next token (shifted logits, as of networks "
+                "made of causal ones): give a subclass that moves them by one place"
+            )
 
+    @torch.no_grad()
+    def may_pad(self, longest: int) -> bool:
+        """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
 
-def check_scores(scores: Tensor) -> Tensor:
-    """Scores as they are. Raises ValueError: one that is not finite."""
-    if not scores.isfinite().all():
-        raise ValueError("the model has no finite score for it")
-    return scores
+        The network itself is asked, once about short texts and once for each doubling, as some
+        attend in blocks. Raises ValueError: it answers otherwise when it is asked again.
+        """
+        # dropout draws too: in training what was found of short texts holds
+        level = SHORT if self.model.training else max(SHORT, 1 << (longest - 1).bit_length())
+        if level not in self.pads:
+            width = min(level, self.max_tokens)
+            whole = torch.tensor((self.words[:3] * width)[:width])
+            text = whole[: width // 2 + 1]
+            text[len(text) // 2] = self.mask_id
+            padded = pad(text, (0, width - len(text)), value=NOTHING)
+            rows = [Rows(row[None], row[None]) for row in (text, padded, whole, whole)]
+            alone, among, first, again = map(self.answers, rows)
+            precision = torch.finfo(next(self.model.parameters()).dtype).eps ** 0.6
+            most = precision * (alone.abs().max() + 1)
+            if (first - again).abs().max() > most:
+                raise ValueError(
+                    f"{self.kind} answers otherwise when it is asked again: it draws at random"
+                )
+            self.pads[level] = bool((alone - among).abs().max() <= most)
+        return self.pads[level]
 
 
 class AtLength:
-    """A Network for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
+    """A MaskedLM for rows of D token ids: the ConditionalModel that `score` and `objectives` ask for.
 
     A shorter row ends in the tokenizer's padding token, observed. ValueError: more than the model
     takes.
     """
 
-    def __init__(self, network: Network, num_tokens: int) -> None:
-        if check_count(num_tokens, "num_tokens") > network.max_tokens:
-            raise ValueError(
-                f"rows of {num_tokens} tokens are longer than the model's {network.max_tokens}"
-            )
-        self.network, self.num_tokens, self.vocab_size = network, num_tokens, network.vocab_size
+    def __init__(self, lm: MaskedLM, num_tokens: int) -> None:
+        lm.check_length(check_count(num_tokens, "num_tokens"), "rows")
+        self.lm, self.num_tokens, self.vocab_size = lm, num_tokens, lm.vocab_size
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; 0 at observed tokens, NaN where a masked token is NaN.
@@ -596,74 +516,93 @@ class AtLength:
         x [..., D] and observed [..., D] broadcast. ValueError: shapes that do not fit, unknown
         token ids.
         """
-        found = self._log_probs(x, observed, ~observed)
+        found = self._answers(x, observed, ~observed)
         answer = found.new_zeros(torch.broadcast_shapes(x.shape, observed.shape))
         return at_masked(answer.masked_scatter(~observed, found), x, observed)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], also at tokens that are seen."""
-        found = self._log_probs(x, observed, torch.ones_like(observed), vocabulary=True)
+        found = self._answers(x, observed, torch.ones_like(observed), vocabulary=True)
         return found.view(*torch.broadcast_shapes(x.shape, observed.shape), self.vocab_size)
 
     def log_prob_at(self, x: Tensor, observed: Tensor, token: Tensor) -> Tensor:
         """log p(x_j | x_R) of one masked token j = `token` [...] of each row, nats [...]."""
-        return self._log_probs(x, observed, one_hot(token, self.num_tokens).bool()).view(
-            token.shape
-        )
+        return self._answers(x, observed, one_hot(token, self.num_tokens).bool()).view(token.shape)
 
-    def _log_probs(
+    def _answers(
         self, x: Tensor, observed: Tensor, asked: Tensor, vocabulary: bool = False
     ) -> Tensor:
         """Log-probabilities where `asked`, [places] or [places, V]; float64 if x or the network is."""
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
-        ids, seen, wanted = (
-            part.reshape(-1, self.num_tokens)
-            for part in torch.broadcast_tensors(
-                torch.nan_to_num(x).long().cpu(), observed.cpu(), asked.cpu()
+        ids, seen, asked = (
+            part.cpu().reshape(-1, self.num_tokens)
+            for part in torch.broadcast_tensors(torch.nan_to_num(x).long(), observed, asked)
+        )
+        tokens = (ids != self.lm.tokenizer.pad_token_id) | ~seen
+        there = tokens.flip(-1).cumsum(-1).flip(-1) > 0  # up to the last token
+        if not there.all() and not self.lm.may_pad(self.num_tokens):
+            raise ValueError(
+                f"{self.lm.kind} sees padding, for it ignores the attention mask: "
+                "ask it about rows of one length at a time"
             )
+        shown = torch.where(seen, ids, self.lm.mask_id).where(there, NOTHING)
+        found = self.lm.answers(Rows(shown, ids.where(asked, NOTHING)), vocabulary)
+        return found.to(x.device, x.dtype if x.dtype == torch.float64 else found.dtype)
+
+
+def spaced_sizes(num_tokens: int, count: int) -> Tensor:
+    """At most `count` mask sizes of 1..D, long [S]: all, or most near both ends, for curves bend there."""
+    if check_count(count, "count", at_least=2) >= num_tokens:
+        return torch.arange(1, num_tokens + 1)
+    angle = np.linspace(0, np.pi, count)
+    sizes = 1 + (num_tokens - 1) * (1 - np.cos(angle)) / 2
+    return check_sizes(np.unique(sizes.round().astype(int)), num_tokens)
+
+
+def _mask_id(tokenizer: Any, mask_token: str | int | None, size: int) -> int:
+    """The id of the mask token, also one given by hand, by its spelling or id. Raises ValueError: none."""
+    token = tokenizer.mask_token if mask_token is None else mask_token
+    found = token if isinstance(token, int) else tokenizer.get_vocab().get(token, -1)
+    if not 0 <= found < size:
+        raise ValueError(
+            f"the mask token {token!r} is none of the model's {size}: use the tokenizer of a masked "
+            "language model, such as BERT's, or name the token by mask_token="
         )
-        tokens = (ids != self.network.tokenizer.pad_token_id) | ~seen
-        # none from here on
-        ids = torch.where(tokens.flip(-1).cumsum(-1).flip(-1) > 0, ids, NO_TOKEN)
-        rows = Rows(ids, torch.where(seen, ids, self.network.mask_id), wanted)
-        each = self.network.log_probs([Request.of(rows)], vocabulary=vocabulary)
-        found = torch.cat([answer for _, answer in each] or [torch.zeros(0)])
-        precision = (
-            x.dtype if x.is_floating_point() else next(self.network.model.parameters()).dtype
+    return found
+
+
+def _words(tokenizer: Any, size: int, mask_id: int) -> list[int]:
+    """All ids but those of special tokens, in order. Raises ValueError: not the words of a model with so many."""
+    known = sorted(set(tokenizer.get_vocab().values()))
+    words = [word for word in known if word not in {*tokenizer.all_special_ids, mask_id}]
+    # a model's number is often rounded up a little
+    if len(words) < 2 or known[-1] >= size or size - len(known) > max(128, size // 100):
+        raise ValueError(
+            f"the tokenizer has {len(words)} words (largest id {known[-1]}), the model {size}: "
+            "load both under the same name, and the vocabulary with them"
         )
-        return found.to(x.device, torch.promote_types(precision, torch.float32))
+    return words
 
 
-def _word(text: str, place: int, read: Any, tokenizer: Any) -> str:
-    """What stands in a text at the place of an unknown token."""
-    if tokenizer.is_fast:
-        at = read.token_to_chars(place)
-        return text[at.start : at.end] if at else text
-    word = tokenizer.tokenize(text)[place]
-    return word if word in text else text  # a tokenizer of Python mostly leaves it as it is
+def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """The special tokens before and after a text. Raises ValueError: its own cannot be told from them."""
+    own, framed = (
+        tokenizer("a", add_special_tokens=special).input_ids for special in (False, True)
+    )
+    start = next((k for k in range(len(framed)) if own and framed[k : k + len(own)] == own), None)
+    if start is None:
+        raise ValueError(f"the tokenizer frames {own} as {framed}: cannot tell a text's own tokens")
+    return framed[:start], framed[start + len(own) :]
 
 
-def _spelling(word: str, tokenizer: Any) -> str:
-    """What to do about a word that the tokenizer does not know."""
-    vocabulary = tokenizer.get_vocab()
-    if word == tokenizer.unk_token:
-        return "which stands for such words: leave it out"
-    if word in vocabulary:
-        return f"its vocabulary has {word!r}, so it changes texts first: load it with do_lower_case=False"
-    for form in (word.upper(), word.lower()):
-        if form in vocabulary:
-            return f"its vocabulary has {form!r}: write it so"
-        if form != word and vocabulary.keys() >= set(form):
-            return f"its vocabulary has the letters of {form!r}: write them so"
-    known = [letter for letter in word if letter in vocabulary]
-    if 2 * len(known) <= len(word):
-        return "correct the text, or load the tokenizer that the model was trained with"
-    advice = [
-        f"its vocabulary has no {letter!r}: leave it out, or replace it"
-        for letter in dict.fromkeys(word)
-        if letter not in vocabulary
-    ]
-    if tokenizer.unk_token_id in tokenizer("".join(known), add_special_tokens=False).input_ids:
-        advice.append("if its words are single letters, say spaced=True")
-    return "; ".join(advice)
+def _positions(model: Any, tokenizer: Any) -> int:
+    """Positions that model and tokenizer have, special tokens included."""
+    most = [tokenizer.model_max_length]
+    most += [getattr(model.config, "max_position_embeddings", None) or most[0]]
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
+            # RoBERTa counts from behind padding
+            first = 0 if module.padding_idx is None else module.padding_idx + 1
+            most.append(module.num_embeddings - first)
+    return min(most)

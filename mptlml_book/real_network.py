@@ -25,7 +25,6 @@ from mptlml import draws, objectives
 from mptlml.curve import straight_lines
 from mptlml.extras import needs
 from mptlml.masked_lm import MaskedLM
-from mptlml.scoring.corpus_scores import weights_digest
 from mptlml.training import History, fit
 
 from .data import digest_of
@@ -79,9 +78,10 @@ class LoadedNetwork:
     is_real: bool = False
 
     size = property(lambda self: f"{self.lm.model.num_parameters() / 1e6:.2g} million weights")
+
     digest = property(
         lambda self: digest_of(
-            (self.source if self.is_real else weights_digest(self.lm.model)).encode()
+            *([self.source.encode()] if self.is_real else map(_bytes, self.lm.model.parameters()))
         )
     )
 
@@ -101,6 +101,10 @@ class Sequences:
     digest = property(
         lambda self: digest_of(*(text.encode() for text in (*self.tested, *self.trained)))
     )
+
+
+def _bytes(weights: Tensor) -> bytes:
+    return weights.detach().float().numpy().tobytes()
 
 
 def spaced(sequence: str) -> str:

@@ -20,7 +20,7 @@ from fakes import saved_network
 from scipy import stats
 
 from mptlml import MaskedLM
-from mptlml.scoring import command
+from mptlml.__main__ import main
 from mptlml.scoring.results import read_results
 
 ROOT = Path(__file__).parents[1]
@@ -181,7 +181,7 @@ def run(folder, tmp_path, monkeypatch):
         words = shlex.split(line)
         words += ["--model", str(model)] * ("--model" not in words)
         words += ["-o", "s.jsonl"] * ("-o" not in words and words[0] != "compare")
-        command.main(words)
+        main(words)
         return read_results(Path(words[words.index("-o") + 1])) if "-o" in words else []
 
     return run

@@ -1,11 +1,7 @@
 """Masked language models: laws on tiny random networks of five architectures, against loops mask by mask."""
 
-import dataclasses
 import math
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from unittest.mock import Mock
-from urllib.error import HTTPError, URLError
 
 import numpy as np
 import pytest
@@ -14,11 +10,9 @@ import transformers
 from conftest import same as close
 from conftest import seeded
 from fakes import random_network
-from torch.testing import assert_close
 
 from mptlml import memory, objectives, order_gap, order_spread, random_masks, random_orders
-from mptlml.masked_lm import MaskedLM, spaced_sizes
-from mptlml.passes import Request
+from mptlml.masked_lm import MaskedLM, Rows, spaced_sizes
 from mptlml.testing import Case, check_model
 from mptlml_book.data.text import make_tokenizer
 from mptlml_book.rates import RATES, RateCurve, rate_curve, table2_area
@@ -103,7 +97,6 @@ def test_the_answer_is_that_of_a_plain_pass(lm, generator):
 def test_an_unknown_token_is_as_likely_as_nobody_can_say(lm):
     unknown, masked = torch.full((1, 2), math.nan), torch.tensor([False, False])
     assert lm.at_length(2).conditional_log_prob(unknown, masked).isnan().all()
-    assert lm.at_length(2).conditional_log_prob(unknown[:0], masked).shape == (0, 2)
 
 
 def test_a_text_in_a_batch_scores_as_it_does_alone(lm):
@@ -138,26 +131,24 @@ def test_the_head_answers_once_for_each_token_of_an_order(lm, generator):
 
 
 def test_rows_are_made_once_when_their_turn_comes_and_share_passes(bert):
-    """A long text goes through a few rows at a time; the last of a short one share a pass with the next's."""
-    made, passes = [], []
+    """A long text goes through a few rows at a time; short ones, of several lengths, go together."""
+    made, passes, counts, lengths = [], [], [20, 3, 2], [8, 1, 2]
 
-    def rows(i, count, length):
+    def rows(i):
         made.append(i)
-        hidden = torch.ones(count, length, dtype=torch.bool)
-        return bert.network.hiding(torch.full((length,), 7), hidden).rows()
+        return Rows(*torch.full((2, counts[i], lengths[i]), 7))
 
-    # 33 rows of 3 tokens or 10 rows of 10 make up 100 tokens
-    asked = [Request(1, 34, partial(rows, 0, 34, 1)), Request(8, 20, partial(rows, 1, 20, 8))]
-    found = bert.network.log_probs(asked)
+    found = bert.log_probs(lengths, rows)
     with heard(bert.model.get_input_embeddings(), lambda given, out: passes.append(len(given))):
-        assert made == [] and next(found)[0] == 0 and made == [0, 1] and passes == [33, 10]
-        assert next(found)[1].shape == (160,) and made == [0, 1] and passes == [33, 10, 10, 1]
-        with memory.limit(4 * 10 * bert.network.vocab_size):  # four rows of ten tokens
-            assert len([*bert.network.log_probs(asked[1:])]) == 1 and passes[4:] == 5 * [4]
+        assert made == [] and next(found)[0] == 1 and made == [1, 2, 0] and passes == [5]
+        assert next(found)[1].shape == (4,) and next(found)[1].shape == (160,)
+        assert made == [1, 2, 0] and passes[1:] == [10, 10]  # of ten tokens, 100 at once
+        with memory.limit(4 * 10 * bert.vocab_size):  # four rows of ten tokens
+            assert len([*bert.log_probs([8], lambda _: rows(0))]) == 1 and passes[3:] == 5 * [4]
 
 
 def test_the_laws(bert):
-    values = tuple(map(float, range(bert.network.vocab_size)))
+    values = tuple(map(float, range(bert.vocab_size)))
     for words in (True, False):
         check_model(bert.at_length(2), values=values, words=words)
     with pytest.raises(AssertionError, match="orders disagree"):
@@ -172,7 +163,6 @@ def test_a_curve_has_all_sizes_and_the_noise_of_its_masks(bert):
     together = curves(bert, TEXTS)
     for text, curve in zip(TEXTS, together, strict=True):
         assert curve.sizes.tolist() == [*range(1, len(bert.encode(text)) + 1)]
-        assert curve.quadrature_error == 0
         # all is hidden: no noise
         np.testing.assert_allclose(curve.mean[-1], curve.scores[-1], atol=1e-10)
         np.testing.assert_allclose(curve.variance, curve.scores.var(1, ddof=1) / 3, atol=1e-12)
@@ -185,8 +175,8 @@ def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
     """Whatever other texts there are; texts of one length have masks of their own."""
     one, two = curves(bert, [SENTENCE] * 2)
     assert (one.scores[1:-1] != two.scores[1:-1]).any(1).all()
-    first, _ = curves(bert, [SENTENCE, "a dog ran"])
-    same(first.scores, one.scores, 1e-12)
+    _, second = curves(bert, ["a dog ran", SENTENCE])
+    same(second.scores, two.scores, 1e-12)
     alone = [bert.curve(SENTENCE, num_masks=3, generator=seeded(seed)).scores for seed in (4, 4, 5)]
     assert np.array_equal(alone[0], alone[1]) and (alone[1] != alone[2]).any()
 
@@ -204,18 +194,9 @@ def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
     values = [[of[max(1, round(rate * len(of))) - 1] for of in every] for rate in rates]
     curve, sums = curve_of(values, rates, lengths), [of.sum() for of in every]
     np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
-    assert curve.area("sentence").mean == pytest.approx(np.mean(sums)) == 5 * curve.area().mean
+    assert curve.area().mean == pytest.approx(np.mean(sums))
     above = sum(of[len(of) // 2 :].sum() for of in every)
     assert curve.share_above(0.5) == pytest.approx(above / sum(sums))
-
-
-def test_quadrature_error_bounds_that_of_a_convex_curve(bert, generator):
-    few = bert.curve(SENTENCE, spaced_sizes(len(bert.encode(SENTENCE)), 5), generator=generator)
-    exact = -((np.arange(1, few.num_tokens + 1) / few.num_tokens) ** 2)
-    bent = dataclasses.replace(few, mean=exact[few.sizes - 1])
-    assert 0 < abs(bent.area().mean - exact.sum()) < bent.quadrature_error
-    coarse = np.interp(np.arange(1, few.num_tokens + 1), few.sizes[::2], bent.mean[::2]).sum()
-    assert bent.quadrature_error == pytest.approx(abs(coarse - bent.area().mean))
 
 
 def test_spaced_sizes_are_dense_at_the_ends():
@@ -235,34 +216,38 @@ def test_table2_area_sums_99_rates_off_straight_lines():
     assert area.stderr == pytest.approx(0, abs=1e-9)
 
 
+SLOPES = [(-1.0, -2.0), (-2.0, -8.0)]
+
+
 def test_rate_curve_weighs_rows_by_their_length():
     """By hand: level up to the first size and from the last one on, a straight line between them."""
-    curve = curve_of([[-1.0, -2.0], [-2.0, -8.0]], rates=(0.5, 1), lengths=(6, 2))
+    curve = curve_of(np.transpose(SLOPES), rates=(0.5, 1), lengths=(6, 2))
     np.testing.assert_allclose(curve.mean, [-1.25, -3.5])
     first = -3 - (4 + 5 + 6) / 3  # sizes 1, 2, 3 and 4, 5, 6 of six tokens
     np.testing.assert_allclose(curve.row_areas, [first, -10])
-    by_token, by_sentence = curve.area(), curve.area("sentence")
-    error = math.sqrt(2 * (0.75 * 0.25) ** 2) * math.sqrt(2) * (5 - 8 / 6)
-    assert (by_token.mean, by_token.stderr, by_token.dof) == pytest.approx((-18 / 8, error, 1))
-    # -8, -10
-    assert (by_sentence.mean, by_sentence.stderr, by_sentence.dof) == pytest.approx((-9, 1, 1))
+    area = curve.area()  # -8, -10
+    assert (area.mean, area.stderr, area.dof) == pytest.approx((-9, 1, 1))
+    # in units of 512 tokens, by length: 49 rates at the first score, 50 up to the second
+    units = 5.12 * np.array(
+        [[49 * one + np.linspace(one, two, 51)[:-1].sum()] for one, two in SLOPES]
+    )
+    by_token = table2_area(curve)
+    shares = np.array([0.75, 0.25]) * (units[:, 0] - by_token.mean)
+    assert by_token.mean == pytest.approx(0.75 * units[0, 0] + 0.25 * units[1, 0])
+    assert by_token.stderr == pytest.approx(math.sqrt(2 * (shares**2).sum()))
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
-def rate_scores(batch_tokens, corruption):
-    lm, g = tiny("BERT", batch_tokens), seeded(5)
-    corpus = lm.read([*TEXTS, SENTENCE])
-    return rate_curve(
-        lm, corpus, [0.3, 0.9], num_masks=4, corruption=corruption, generator=g
-    ).scores
+def rate_scores(batch_tokens):
+    lm = tiny("BERT", batch_tokens)
+    return rate_curve(lm, [*TEXTS, SENTENCE], [0.3, 0.9], num_masks=4, generator=seeded(5)).scores
 
 
-@pytest.mark.parametrize("corruption", ["mask", "80/10/10"])
-def test_batches_change_nothing(corruption):
-    one_by_one = rate_scores(8, corruption)
+def test_batches_change_nothing():
+    one_by_one = rate_scores(8)
     assert len({tuple(row) for row in one_by_one.T}) == 6  # each row drew its own
     for batch_tokens in (40, 1024):  # several texts in a pass, and all
-        same(rate_scores(batch_tokens, corruption), one_by_one, 1e-12)
+        same(rate_scores(batch_tokens), one_by_one, 1e-12)
 
 
 def test_rate_curve_scores_what_it_says(bert, generator):
@@ -285,32 +270,11 @@ def test_rate_curve_scores_what_it_says(bert, generator):
         same(scores[:, i], expected, 1e-10)
 
 
-def test_the_answer_is_where_the_data_are(bert, gpu):
-    ids, observed = torch.full((9, 6), 7.0), torch.arange(6) > 3
-    here = bert.at_length(6).conditional_log_prob(ids, observed)
-    there = bert.at_length(6).conditional_log_prob(ids.to(gpu), observed.to(gpu))
-    assert there.device.type == gpu.type and torch.equal(there.cpu(), here)
-
-
 def test_blocks_run_texts_together(bert):
     flat = [token for text in TEXTS for token in bert.encode(text).tolist()]
     assert torch.cat(bert.blocks(TEXTS, 5).rows).tolist() == flat[: len(flat) // 5 * 5]
     assert len(bert.blocks(TEXTS, 5, 3).rows) == 3
     assert len(bert.blocks([SENTENCE, "50"], 6, 1).rows) == 1  # the second text is not needed
-
-
-def test_a_corruption_shows_what_it_says(generator):
-    """Of one word 30 times, half is chosen: 80% as masks, 10% as any word, 10% as it is, like the rest."""
-    lm, shown = tiny("BERT"), []
-    corpus = lm.read(["cat " * 30])
-    heard(lm.model.get_input_embeddings(), lambda given, out: shown.append(given[:, 1:-1]))
-    rate_curve(lm, corpus, [0.5], num_masks=200, corruption="80/10/10", generator=generator)
-    size = lm.network.vocab_size
-    share = torch.bincount(torch.cat(shown).flatten(), minlength=size).double() / 6_000
-    expected = torch.full_like(share, 0.05 / size)
-    expected[TOKENIZER.mask_token_id] += 0.4
-    expected[corpus.rows[0][0]] += 0.55
-    assert ((share - expected).abs() <= 4 * (expected / 6_000).sqrt()).all()
 
 
 class OwnHead(transformers.BertForMaskedLM):
@@ -348,41 +312,38 @@ SEE_PADDING = [
 
 
 @pytest.mark.parametrize("config", SEE_PADDING, ids=lambda config: config.model_type)
-def test_a_network_that_sees_padding_gets_none(config, bert):
-    """It has no attention mask, or not everywhere: rows of one length share a pass, a padded row is refused.
-
-    It is found out in the network's own precision, where autocast's is too coarse to tell.
-    """
+def test_a_network_that_sees_padding_gets_none(config):
+    """It has no attention mask, or not everywhere: rows of one length share a pass, a padded row is refused."""
     lm = made(config)
     alone = torch.cat([lm.pseudo_log_likelihood([text]) for text in TEXTS])
     same(lm.pseudo_log_likelihood(TEXTS + TEXTS), torch.cat([alone, alone]), 1e-4)
-    padded = torch.tensor([[*lm.encode("a dog"), PAD]])
-    seen = torch.tensor([False, True, True])
-    assert bert.at_length(3).conditional_log_prob(padded, seen).isfinite().all()
-    for net in (lm, made(config, dtype=torch.bfloat16)):
-        with pytest.raises(ValueError, match="ForMaskedLM sees padding.*one length at a time"):
-            net.at_length(3).conditional_log_prob(padded, seen)
+    with pytest.raises(ValueError, match="sees padding.*one length at a time"):
+        padded(lm, 3)
 
 
-def test_a_network_that_attends_in_blocks_is_asked_about_texts_beyond_them():
-    """A Reformer's blocks are 64 tokens wide. Padding changes the blocks; with hashes it draws at random."""
-    local = made(transformers.ReformerConfig(**REFORMER, attn_layers=["local"] * 2))
-    texts = [" ".join((SENTENCE.split() * 40)[:length]) for length in (96, 100, 122, 150)]
-    alone = torch.cat([local.pseudo_log_likelihood([text]) for text in texts])
-    same(local.pseudo_log_likelihood(texts), alone, 1e-3)
-    for layers in (["local", "lsh"], ["lsh", "lsh"]):
-        config = transformers.ReformerConfig(**REFORMER, attn_layers=layers)
-        with (
-            torch.random.fork_rng(devices=[]),
-            pytest.raises(ValueError, match="otherwise when it is asked again"),
-        ):
-            made(config).pseudo_log_likelihood(texts[-1:])
+def padded(lm, length):
+    """What a network says of a row that ends in padding."""
+    ids = torch.full((1, length), 7).index_fill(1, torch.tensor(length - 1), PAD)
+    return lm.at_length(length).conditional_log_prob(ids, torch.arange(length) > 0)
+
+
+def test_a_network_that_attends_in_blocks_is_asked_about_rows_beyond_them():
+    """A Reformer whose blocks are 128 tokens wide. With hashes it draws at random, and is refused."""
+    local = made(
+        transformers.ReformerConfig(**REFORMER, attn_layers=["local"], local_attn_chunk_length=128)
+    )
+    assert padded(local, 100)[0, 0] < 0
+    with pytest.raises(ValueError, match="sees padding"):
+        padded(local, 300)
+    config = transformers.ReformerConfig(**REFORMER, attn_layers=["local", "lsh"])
+    with torch.random.fork_rng(devices=[]), pytest.raises(ValueError, match="draws at random"):
+        made(config)
 
 
 def test_threads_may_share_a_network(bert):
     """As in a web service: answers are those of one thread, whatever else is asked, also of the model."""
     ids = bert.encode(SENTENCE).tolist()
-    given = torch.tensor([[*bert.network.prefix, *ids, *bert.network.suffix]])
+    given = torch.tensor([[*bert.frame[0], *ids, *bert.frame[1]]])
     with torch.no_grad():
         plain = bert.model(given).logits
     texts = [" ".join([TEXTS[k % 5]] * (1 + k % 3)) for k in range(24)]
@@ -394,54 +355,24 @@ def test_threads_may_share_a_network(bert):
     assert all(torch.equal(other.result(), plain) for other in others)
 
 
-def test_a_network_without_its_tokenizer_is_refused(tmp_path):
-    with torch.random.fork_rng(devices=[]):
-        transformers.EsmForMaskedLM(transformers.EsmConfig(**SMALL)).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="has no tokenizer that can be read"):
-        MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
-
-
-@pytest.fixture
-def one_process():
-    """The group of processes in which this is the only one."""
-    torch.distributed.init_process_group(
-        "gloo", store=torch.distributed.HashStore(), rank=0, world_size=1
-    )
-    yield
-    torch.distributed.destroy_process_group()
-
-
-def gradients(lm):
-    """Of an objective in training mode, for every parameter."""
+def test_there_are_gradients_in_training_mode_alone():
+    lm = made()
     ids = lm.encode(SENTENCE).expand(2, -1)
-    lm.model.train()
-    lm.model.zero_grad()
-    objectives.stratified_size(lm.at_length(6), ids, generator=seeded(1)).backward()
-    return [p.grad.clone() for p in lm.model.parameters()]
-
-
-def test_there_are_gradients_in_training_mode_alone(one_process):
-    """Passes go through a distributed module, where those of several processes meet; here there is one."""
-    lm, calls = made(), []
-    ids = lm.encode(SENTENCE)
-    answer = lm.at_length(len(ids)).conditional_log_prob(ids, ids < 0)
+    answer = lm.at_length(6).conditional_log_prob(ids, ids < 0)
     assert answer.dtype == torch.float32 and not answer.requires_grad
-    alone = gradients(lm)
-    assert all(grad.isfinite().all() for grad in alone)
-    wrapped = torch.nn.parallel.DistributedDataParallel(lm.model)
-    wrapped.register_forward_hook(lambda *given: calls.append(given))
-    assert_close(gradients(MaskedLM(wrapped, TOKENIZER)), alone)
-    assert calls
+    lm.model.train()
+    objectives.stratified_size(lm.at_length(6), ids, generator=seeded(1)).backward()
+    assert all(
+        p.grad.isfinite().all() and p.grad.any() for p in lm.model.base_model.encoder.parameters()
+    )
 
 
 def test_dropout_is_not_taken_for_padding_that_is_seen():
     """Though with it a network in training answers otherwise each time."""
     long = made(transformers.BertConfig(**SMALL | dict(max_position_embeddings=300)))
     long.model.train()
-    ids = long.encode(SENTENCE)
-    padded = torch.stack([ids, ids.where(torch.arange(6) < 4, PAD)]).repeat_interleave(30, 1)
     with torch.random.fork_rng(devices=[]):
-        assert long.at_length(180).conditional_log_prob(padded, padded == PAD).isfinite().all()
+        assert padded(long, 180).isfinite().all()
 
 
 def test_a_row_that_ends_in_padding_answers_as_it_does_alone(bert, generator):
@@ -457,15 +388,6 @@ def test_a_row_that_ends_in_padding_answers_as_it_does_alone(bert, generator):
         assert not values[len(row) :].any()
 
 
-def test_bfloat16_is_a_choice():
-    """Passes in autocast's precision, answers in float32; without it the model's own, on every device."""
-    exact, short = made(), made(dtype=torch.bfloat16)
-    gap = short.pseudo_log_likelihood(TEXTS) - exact.pseudo_log_likelihood(TEXTS)
-    assert 1e-4 < gap.abs().max() < 0.5
-    ids = exact.encode(SENTENCE)
-    assert short.at_length(len(ids)).conditional_log_prob(ids, ids < 0).dtype == torch.float32
-
-
 def test_the_seed_decides_the_weights(bert):
     scores = [made(seed=seed).pseudo_log_likelihood(TEXTS) for seed in (3, 3, 4)]
     assert torch.equal(scores[0], scores[1]) and not torch.equal(scores[0], scores[2])
@@ -474,27 +396,16 @@ def test_the_seed_decides_the_weights(bert):
 
 OTHERS = [  # a class of networks, its settings, and what is said of them
     ("GPT2LMHeadModel", {}, "causal.*take an encoder that was trained as"),
-    (
-        "T5ForConditionalGeneration",
-        dict(d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2),
-        "encoder-decoder",
-    ),
+    ("BartForConditionalGeneration", dict(d_model=16), "encoder-decoder"),
     ("BertModel", {}, "no vocabulary head"),
-    (
-        "PerceiverForMaskedLM",
-        dict(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per_block=1),
-        "PerceiverForMaskedLM answers with shape .*take an encoder",
-    ),
     (
         "NystromformerForMaskedLM",
         dict(segment_means_seq_len=12, num_landmarks=3),  # its landmarks take 3 at a time
-        "NystromformerForMaskedLM fails when it is asked about a short text",
+        "cannot be asked about a short text",
     ),
     ("BertForMaskedLM", dict(initializer_range=math.inf), "answers are NaN"),
-    ("BigBirdForMaskedLM", {}, "turns into another network after a short text"),
     ("BertForMaskedLM", dict(vocab_size=len(TOKENIZER) - 1), "load both under the same"),
     ("BertForMaskedLM", dict(vocab_size=1000), "load both under the same name"),
-    ("BertForMaskedLM", dict(pad_token_id=3), "pads with token 3"),
 ]
 
 
@@ -510,17 +421,17 @@ def test_a_model_of_another_kind_is_refused(name, settings, message):
 def test_a_tokenizer_without_a_mask_or_without_words_is_refused(bert):
     no_mask = make_tokenizer(TEXTS, 60)
     no_mask.mask_token = None
-    with pytest.raises(ValueError, match="no mask token"):
+    with pytest.raises(ValueError, match="mask token None is none"):
         MaskedLM(bert.model, no_mask)
     special = {word: k for k, word in enumerate(TOKENIZER.all_special_tokens)}
-    with pytest.raises(ValueError, match="no words but its special tokens"):
+    with pytest.raises(ValueError, match="has 0 words"):
         MaskedLM(bert.model, transformers.BertTokenizer(special))
 
 
 def test_answers_of_another_shape_and_unreadable_frames_are_refused(monkeypatch):
     model = tiny("BERT").model
     model.cls.predictions.decoder = torch.nn.Identity()  # 16 wide, and no word
-    with pytest.raises(ValueError, match="not with logits of"):
+    with pytest.raises(ValueError, match="answers with shape"):
         MaskedLM(model, TOKENIZER)
     read = type(TOKENIZER).__call__
 
@@ -541,39 +452,25 @@ def test_roberta_counts_positions_from_behind_padding():
     assert lm.at_length(lm.max_tokens).conditional_log_prob(ids, ids < 0).isfinite().all()
 
 
-@pytest.mark.parametrize(
-    "text, lower, message",
-    [
-        ("E V Q L", True, "'E', token 1 of 4.*reads 4 of them as .UNK.: .* has 'E', so it changes"),
-        ("e v q l", False, "its vocabulary has 'E': write it so"),
-        ("evql", False, "its vocabulary has the letters of 'EVQL': write them so"),
-        ("EVQLXVE", False, "has no 'X': leave it out, or replace it; if its words are single lett"),
-        ("EVQLVEVE", False, "'EVQLVEVE', token 1 of 1.*: if its words are single letters, say"),
-        ("EVXX", False, "correct the text"),
-        ("E V X L", False, "'X', token 3 of 4.*reads 1 .*correct the text.*allow_unknown=True"),
-    ],
-)
-def test_unknown_words_are_named_with_their_place_and_a_way_out(text, lower, message):
-    """A vocabulary of residues, as protein models have it; a folder with no more lower-cases by default."""
+def test_an_unknown_word_is_refused_by_its_place_unless_that_is_said():
+    """A vocabulary of residues, as protein models have it, which may want them apart."""
     words = {word: k for k, word in enumerate([*TOKENIZER.all_special_tokens, *"EVQL"])}
-    tokenizer = transformers.BertTokenizer(words, do_lower_case=lower)
-    with pytest.raises(ValueError, match=message):
-        random_network(tokenizer).pseudo_log_likelihood([text])
-    assert random_network(tokenizer, allow_unknown=True).pseudo_log_likelihood([text]).isfinite()
+    tokenizer = transformers.BertTokenizer(words, do_lower_case=False)
+    lm, spaced = random_network(tokenizer), random_network(tokenizer, spaced=True)
+    with pytest.raises(ValueError, match="token 3 of 4 in 'E V X X', and 2 in all"):
+        lm.pseudo_log_likelihood(["E V X X"])
+    assert random_network(tokenizer, allow_unknown=True).pseudo_log_likelihood("E V X X").isfinite()
+    assert spaced.pseudo_log_likelihood("EVQL") == lm.pseudo_log_likelihood("E V Q L")
+    assert spaced.tokenise("EV\nQL") == lm.tokenise("E V Q L")
 
 
-@pytest.mark.parametrize(
-    ("answer", "reached"),
-    [(HTTPError("", 503, "busy", None, None), True), (URLError("no route"), False)],
-)
-def test_a_hub_that_refuses_is_there_and_one_that_is_not_reached_is_not(
-    monkeypatch, answer, reached
-):
-    """A model that lies in the cache is then read without it."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=answer))
-    found = Mock(side_effect=OSError)
-    monkeypatch.setattr("transformers.AutoConfig.from_pretrained", found)
-    with pytest.raises(OSError):
-        MaskedLM.from_pretrained("nobody/nothing")
-    assert found.call_args.kwargs["local_files_only"] is (not reached)
+def test_a_text_that_is_too_long_is_read_through_windows(bert):
+    """A token in the middle is predicted from as much around it as the model takes, the ends from what there is."""
+    ids = torch.tensor(bert.tokenise(" ".join(SENTENCE.split() * 10)))
+    with pytest.raises(ValueError, match="60 tokens are more than the model's 38"):
+        bert.encode(" ".join(SENTENCE.split() * 10))
+    [scores] = bert.single_scores(ids)
+    for place, first in ((0, 0), (30, 11), (59, 22)):
+        window = ids[first : first + 38]
+        hole = torch.arange(38) != place - first
+        same(scores[place], one_at_a_time(bert, window, hole)[place - first])

@@ -186,7 +186,7 @@ def test_networks_of_reactions_have_their_weights_in_place():
     for name, millions in (("RXNMapper", 0.74), ("rxnfp", 6.7)):
         lm = study.load(name)
         assert lm.model.num_parameters() / 1e6 == pytest.approx(millions, rel=0.01)
-        assert lm.network.vocab_size == study.NUM_WORDS and all(
+        assert lm.vocab_size == study.NUM_WORDS and all(
             lm.encode(text).numel() > 10 for text in texts
         )
         assert all(score.mean() > -2 for score in lm.single_scores(texts))

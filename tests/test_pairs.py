@@ -1,4 +1,4 @@
-"""Pairs of texts: differences under shared masks by enumeration, the error of a sure sign, and single mutants."""
+"""Pairs of texts: differences under shared masks by enumeration, the error of a sure sign; and what else is asked."""
 
 import copy
 import itertools
@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import same, seeded
+from fakes import random_network
 from scipy import stats
+from transformers import BertTokenizer
 
-from mptlml import draws
-from mptlml.scoring import compare, single_mutants
+from mptlml.scoring import by_word, compare, given
 from mptlml.scoring.pairs import EFFECT, FIRST, STRATA, half_width, hide, shared_keys, shares
+from mptlml.scoring.texts import encode
+from mptlml_book.data.text import make_tokenizer
 
 WILD = "the cat sat on the mat"
 
@@ -70,19 +73,6 @@ def test_weighted_shares_give_every_size_its_part(generator):
         assert ((size == m) * weight).mean() == pytest.approx(1 / 7, rel=2e-3)
 
 
-def test_shared_masks_save_passes(lm, generator):
-    """Their variance, over that of masks of each text's own: how many times more passes those would take."""
-    ids = [lm.encode(text) for text in (WILD, WILD + " a")]
-    one, other = shared_keys(*(part.tolist() for part in ids))
-    share, values = draws.rand((400,), None, generator), []
-    for keys in ((one, other), (one, [key + 20 for key in other])):
-        key = draws.rand((400, 40), None, generator)
-        hidden = [hide(key[:, own], 1 - share) for own in keys]
-        first, second = (score(lm, *each) for each in zip(ids, hidden, strict=True))
-        values.append(first - second)
-    assert values[1].var() / values[0].var() > 3
-
-
 def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     other, close = "a dog ran", WILD.replace("mat", "cat")
     pairs = [(WILD, other), (other, WILD), (WILD, WILD), ("cat", "dog"), (WILD, close)]
@@ -91,9 +81,11 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
         truth = exact_area(lm, one) - exact_area(lm, other)
         assert pair.low - 1e-6 <= truth <= pair.high + 1e-6
         assert abs(pair.difference - truth) <= 4 * pair.error + 1e-6
-        for value, later in ((pair.pseudo_log_likelihood, "none"), (pair.left_to_right, "all")):
-            first, second = lm.pseudo_log_likelihood([one, other], later).tolist()
-            assert value == pytest.approx(first - second, abs=1e-6)
+        backwards = [torch.arange(len(lm.encode(text)) - 1, -1, -1)[None] for text in (one, other)]
+        left = [lm.chain_rule(*each).sum() for each in zip((one, other), backwards, strict=True)]
+        single = lm.pseudo_log_likelihood([one, other])
+        known = torch.stack([single[0] - single[1], left[0] - left[1]])
+        same(torch.tensor([pair.pseudo_log_likelihood, pair.left_to_right]).double(), known, 1e-6)
         assert pair.sure == (pair.low > 0 or pair.high < 0)
     assert found[0].sure and found[0].difference < 0 < found[1].difference
     assert found[0].passes < 400 and found[3].passes == 2  # all masks
@@ -105,34 +97,12 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
 
 
-def test_no_mask_is_asked_twice_of_texts_whose_masks_fit(lm, monkeypatch):
-    """Neither of a pair that is sure early nor of one that is not; areas to an error alike; sums are as before."""
-    asked, forward = [], type(lm.network)._forward
-
-    def heard(network, parts, vocabulary):
-        for part in parts:
-            rows = zip(part.ids.tolist(), part.asked.tolist(), strict=True)
-            asked.extend((tuple(ids), tuple(places)) for ids, places in rows)
-        return forward(network, parts, vocabulary)
-
-    monkeypatch.setattr(type(lm.network), "_forward", heard)
-    long, masks = "the cat sat on the mat a dog ran", 2**9 - 1
-    for other, sure in (("mat mat mat a a a a a a", True), (long.replace("mat", "cat"), False)):
-        asked.clear()
-        if not sure:  # never
-            monkeypatch.setattr("mptlml.scoring.pairs.half_width", lambda *_: math.inf)
-        options = dict(level=0.5 if sure else 0.95, others=False, generator=seeded())
-        [pair] = compare(lm, [(long, other)], **options)
-        assert len({*asked}) == len(asked) == pair.passes <= 2 * masks
-        assert (pair.passes < 2 * masks) == (pair.error > 0) == sure
-        truth = exact_area(lm, long) - exact_area(lm, other)
-        assert pair.difference == pytest.approx(truth, abs=5 * pair.error if sure else 1e-9)
-    for error in (1e-9, 0.5):
-        asked.clear()
-        found = lm.areas([long], 600, error=error, generator=seeded())
-        assert len({*asked}) == len(asked) == found.passes[0] <= masks and found.reached[0]
-        away = found.mean[0] - exact_area(lm, long)
-        assert abs(away) <= 1e-9 + 5 * found.stderr[0]
+def test_all_masks_are_asked_where_they_fit_and_the_sign_is_not_sure(lm, monkeypatch):
+    monkeypatch.setattr("mptlml.scoring.pairs.half_width", lambda *_: math.inf)  # never
+    long = f"{WILD} a dog ran"
+    [pair] = compare(lm, [(long, long.replace("mat", "cat"))], others=False, generator=seeded())
+    truth = exact_area(lm, long) - exact_area(lm, long.replace("mat", "cat"))
+    assert pair.difference == pytest.approx(truth, abs=1e-9) and pair.error == 0 and pair.sure
 
 
 def test_the_interval_is_that_of_a_mixture_of_effects():
@@ -163,21 +133,46 @@ def test_a_sure_sign_is_seldom_wrong_though_one_looks_often(noisy, most):
     assert 0.005 < (abs(mean) > error * width).any(1).mean() < most
 
 
-def test_single_mutants_are_those_of_a_loop(lm):
-    """Each mutant by itself, under the masks that all share; masked marginals are differences of one hole."""
-    words, passes = ["cat", "dog", "mat"], 8
-    found = single_mutants(lm, WILD, words, num_passes=passes, generator=seeded(3))
-    assert single_mutants(lm, "the cat", words, generator=seeded()).areas.shape == (2, 3)
-    generator, ids, holes = seeded(3), lm.encode(WILD), torch.eye(6).bool()
-    share, weight = shares(2, passes // 2, len(ids), generator)
-    hidden = hide(draws.rand((passes, len(ids)), None, generator), share.flatten())
-    for j in range(len(ids)):
-        for v, word in enumerate(words):
-            mutant = ids.clone()
-            mutant[j] = lm.encode(word)[0]
-            value = (score(lm, mutant, hidden) - score(lm, ids, hidden)) * weight.flatten()
-            error = value.view(2, -1).diff(dim=0).square().sum().sqrt() / passes
-            single = (score(lm, mutant, holes) - score(lm, ids, holes))[j] / 6
-            known = torch.stack([value.mean(), error, single])
-            tables = found.areas, found.errors, found.masked_marginals
-            same(torch.stack([table[j, v] for table in tables]), known, 1e-9)
+def test_what_is_given_is_seen_and_not_scored(lm):
+    """Before and after: the scores are those of the whole text under masks that hide nothing of what is given."""
+    ids, there = lm.encode(WILD), given(lm, "the cat", "mat")
+    assert there.max_tokens == lm.max_tokens - 3
+    observed = torch.tensor([True, False, False])
+    whole = torch.cat([torch.ones(2).bool(), observed, torch.ones(1).bool()])
+    truth = lm.at_length(6).conditional_log_prob(ids, whole)[2:5]
+    same(there.at_length(3).conditional_log_prob(there.encode("sat on the"), observed), truth)
+    with pytest.raises(ValueError, match="has 510 tokens of the 510"):
+        given(lm, "cat " * 510)
+
+
+def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
+    """Kauf and Ivanova's rule, against a loop."""
+    lm, text = (
+        random_network(make_tokenizer(["the cat sat on the mats a dog"] * 9, 34)),
+        "dog cats mats",
+    )
+    ids = lm.encode(text)
+    spelt = lm.tokenizer.convert_ids_to_tokens(ids.tolist())
+    starts = [k for k, piece in enumerate(spelt) if not piece.startswith("##")]
+    assert 1 < len(starts) < len(ids)
+    for j, found in enumerate(by_word(lm, text)):
+        end = min([start for start in starts if start > j], default=len(ids))
+        observed = torch.tensor([k < j or k >= end for k in range(len(ids))])
+        truth = lm.at_length(len(ids)).conditional_log_prob(ids.double(), observed)[j]
+        assert found.item() == pytest.approx(truth.item(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "text, advice",
+    [
+        ("e", "'e': .* has 'E'"),
+        ("EVQLXVE", "has no X; .*single letters"),
+        ("yx", "was trained with"),
+    ],
+)
+def test_an_unknown_word_is_named_with_a_way_out(text, advice):
+    words = {
+        word: k for k, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"EVQL"])
+    }
+    with pytest.raises(ValueError, match=f"does not know token 1.*{advice}"):
+        encode(random_network(BertTokenizer(words, do_lower_case=False)), text)

@@ -87,10 +87,10 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     lm = saved_network(tmp_path, " ".join(study.RESIDUES))
     monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
     found = study.load_network()
-    assert (found.source, found.is_real, found.lm.network.vocab_size) == (
+    assert (found.source, found.is_real, found.lm.vocab_size) == (
         str(tmp_path),
         False,
-        lm.network.vocab_size,
+        lm.vocab_size,
     )
 
 

@@ -1,8 +1,7 @@
-"""Scores of tokens, and models that come with code of their own or from a place in a repository."""
+"""Networks that come with code of their own, from a place in a repository, or from outside of transformers."""
 
 import copy
 import json
-import warnings
 from functools import partial
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -11,13 +10,11 @@ import pytest
 import torch
 import transformers
 from conftest import same
-from fakes import random_network
 from torch.testing import assert_close
 
 from mptlml import MaskedLM, exact_curve, memory
 from mptlml.scoring import FromLogits
 from mptlml.testing import check_model
-from mptlml_book.data.text import make_tokenizer
 
 CODE = '''import torch
 from torch import nn
@@ -66,60 +63,13 @@ def network(base=None, code=CODE, **settings):
         return kind(space["Settings"](**settings)).eval()
 
 
-def test_the_scores_of_tokens_are_spelt(lm):
-    found = lm.token_scores("the cat sat")
-    assert found.tokens == ["the", "cat", "sat"]
-    ids = lm.encode("the cat sat")
-    singles = lm.masked_marginals("the cat sat")[range(3), ids]
-    assert found.scores == pytest.approx(singles.numpy(), abs=1e-6)
-    # its terms are those of the tokens 2, 1, 0
-    left = lm.chain_rule("the cat sat", [[2, 1, 0]])[0].flip(0)
-    assert lm.token_scores("the cat sat", "all").scores == pytest.approx(left.numpy(), abs=1e-6)
-
-
-def test_the_later_pieces_of_a_word_are_hidden_with_a_piece():
-    """Kauf and Ivanova's rule, against a loop; and where all words are whole it changes nothing."""
-    lm = random_network(make_tokenizer(["the cat sat on the mats a dog"] * 9, 34))
-    texts = ["the dog cats sat", "mats"]
-    pieces = [lm.tokenizer.convert_ids_to_tokens(lm.encode(text).tolist()) for text in texts]
-    assert any(piece.startswith("##") for piece in pieces[0])
-    for text, spelt, found in zip(texts, pieces, lm.single_scores(texts, "word"), strict=True):
-        ids = lm.encode(text)
-        starts = [k for k, piece in enumerate(spelt) if not piece.startswith("##")]
-        for j in range(len(ids)):
-            end = min([start for start in starts if start > j], default=len(ids))
-            observed = torch.tensor([k < j or k >= end for k in range(len(ids))])
-            truth = lm.at_length(len(ids)).conditional_log_prob(ids.double(), observed)[j].item()
-            assert found[j] == pytest.approx(truth, abs=1e-5)
-    assert lm.pseudo_log_likelihood(texts, "word")[0] != lm.pseudo_log_likelihood(texts)[0]
-
-
-def test_what_is_given_is_seen_and_not_scored(lm):
-    """Before and after: the scores are those of the whole text under masks that hide nothing of what is given."""
-    ids, there = lm.encode("the cat sat on the mat"), lm.given("the cat", "mat")
-    assert there.max_tokens == lm.max_tokens - 3
-    assert there.encode("sat on the").tolist() == ids[2:5].tolist()
-    observed = torch.tensor([True, False, False])
-    whole = torch.cat([torch.ones(2).bool(), observed, torch.ones(1).bool()])
-    truth = lm.at_length(6).conditional_log_prob(ids, whole)[2:5]
-    same(there.at_length(3).conditional_log_prob(ids[2:5], observed), truth)
-    assert lm.given(after="mat").pseudo_log_likelihood(["a dog"]) != lm.pseudo_log_likelihood(
-        ["a dog"]
-    )
-
-
-def test_token_dropout_is_told(tmp_path):
-    """ESM-2's rule: with letters apart or together, a sequence is read alike."""
+def test_buffers_that_a_file_lacks_are_computed(tmp_path):
+    """As files of transformers 5 lack ESM's; with letters apart or together, its tokenizer reads a sequence alike."""
     letters = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWC", "<mask>"]
     (tmp_path / "vocab.txt").write_text("\n".join(letters))
     tokenizer = transformers.EsmTokenizer(str(tmp_path / "vocab.txt"))
     size = dict(vocab_size=25, mask_token_id=24, pad_token_id=1, max_position_embeddings=40)
     size |= dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
-    with pytest.warns(UserWarning, match="EsmForMaskedLM multiplies its embeddings by 0.88"):
-        lm = MaskedLM.random(transformers.EsmConfig(**size, token_dropout=True), tokenizer, seed=0)
-    assert torch.equal(lm.encode("E V Q L"), lm.encode("EVQL"))
-    MaskedLM.random(transformers.EsmConfig(**size, token_dropout=False), tokenizer, seed=0)
-    # files of transformers 5 lack what is computed
     with torch.random.fork_rng(devices=[]):
         rotary = transformers.EsmConfig(**size, position_embedding_type="rotary")
         saved = transformers.EsmForMaskedLM(rotary)
@@ -127,13 +77,13 @@ def test_token_dropout_is_told(tmp_path):
     weights = {name: value for name, value in saved.state_dict().items() if "inv_freq" not in name}
     assert len(weights) < len(saved.state_dict())
     saved.save_pretrained(tmp_path, state_dict=weights)
-    assert MaskedLM.from_pretrained(str(tmp_path)).encode("EVQL").tolist() == [9, 7, 16, 4]
+    lm = MaskedLM.from_pretrained(str(tmp_path))
+    assert lm.encode("EVQL").tolist() == lm.encode("E V Q L").tolist() == [9, 7, 16, 4]
 
 
 def framed(lm, ids, model=None):
     """A model's logits at the tokens of rows, which it sees between the tokens of a frame."""
-    frame = lm.network.prefix, lm.network.suffix
-    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in frame)
+    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in lm.frame)
     return (model or lm.model)(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
 
 
@@ -144,7 +94,7 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
     check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
     ids = lm.encode("the cat sat")
     logits = Mock(wraps=partial(framed, lm))
-    with memory.limit(2 * 3 * lm.network.vocab_size):
+    with memory.limit(2 * 3 * lm.vocab_size):
         own = exact_curve(FromLogits(logits, lm.tokenizer.mask_token_id, 3), ids[None])
     assert max(len(call.args[0]) for call in logits.call_args_list) == 2  # rows at a time
     assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
@@ -156,45 +106,25 @@ def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generato
 
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"])
 def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
-    folder, lm, tmp_path, monkeypatch, run, kind
+    lm, tmp_path, monkeypatch, kind
 ):
-    """A diffusion network without an attention mask: right for texts of one length, and of several.
-
-    As LLaDA comes, under another class and with a tokenizer that has no mask; the command says what it wants.
-    """
-    monkeypatch.setattr(
-        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
-    )
+    """A diffusion network without an attention mask: right for texts of one length, and of several."""
+    cache = str(tmp_path / "modules")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", cache)
     monkeypatch.syspath_prepend(tmp_path / "modules")
-    tokenizer, masked = copy.deepcopy(lm.tokenizer), kind == "AutoModelForMaskedLM"
-    tokenizer.mask_token = "[MASK]" if masked else None
-    tokenizer.save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
     (tmp_path / "network.py").write_text(CODE)
-    made = network(vocab_size=lm.network.vocab_size)
+    made = network(vocab_size=lm.vocab_size)
     made.save_pretrained(tmp_path)
-    about = dict(model_type="small_diffusion", vocab_size=lm.network.vocab_size)
-    about |= dict(architectures=["Network"])
+    about = dict(model_type="small_diffusion", vocab_size=lm.vocab_size, architectures=["Network"])
     about |= dict(auto_map={"AutoConfig": "network.Settings", kind: "network.Network"})
     (tmp_path / "config.json").write_text(json.dumps(about))
     with pytest.raises(ValueError, match="trust_remote_code|contains custom code"):
         MaskedLM.from_pretrained(str(tmp_path), local_files_only=True)
-    net = MaskedLM.from_pretrained(
-        str(tmp_path), trust_remote_code=True, mask_token=None if masked else "[MASK]"
-    )
+    net = MaskedLM.from_pretrained(str(tmp_path), trust_remote_code=True)
     own, texts = MaskedLM(made, lm.tokenizer), ["the cat sat", "a dog ran on the mat"]
     alone = [own.pseudo_log_likelihood([text]).item() for text in texts]
-    assert net.pseudo_log_likelihood(texts) == pytest.approx(alone, abs=1e-5)
-    (tmp_path / "t.txt").write_text("\n".join(texts))
-    line = "score t.txt --pseudo-log-likelihood"
-    with pytest.raises(SystemExit, match="cannot be used: .*(code.*--trust-remote-code|no mask)"):
-        run(line, tmp_path)
-    line += " --trust-remote-code"
-    if not masked:
-        with pytest.raises(SystemExit, match="has no mask token.*name the token by --mask-token"):
-            run(line, tmp_path)
-        line += " --mask-token [MASK]"
-    found = run(line, tmp_path)
-    assert [line["pseudo_log_likelihood"] for line in found] == pytest.approx(alone, abs=1e-5)
+    same(net.pseudo_log_likelihood(texts), torch.tensor(alone).double(), 1e-5)
 
 
 def timed(base):
@@ -211,7 +141,7 @@ def timed(base):
 def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     """Scores are those of the network asked with that time."""
     code = CODE.replace("time=0.0", "*, time")
-    settings = dict(vocab_size=lm.network.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
+    settings = dict(vocab_size=lm.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
     net = MaskedLM(network(timed, code, **settings), lm.tokenizer)
     ids = lm.encode("the cat sat on the mat")
     observed = torch.tensor([True, False, True, True, False, False])
@@ -262,8 +192,8 @@ def test_a_network_is_judged_by_what_it_does(lm, kind):
     net = MaskedLM(kind(lm.model), tokenizer, mask_token="[MASK]")
     texts = ["the cat sat", "a dog ran on the mat"]
     same(net.pseudo_log_likelihood(texts), lm.pseudo_log_likelihood(texts), 1e-5)
-    by_number = MaskedLM(kind(lm.model), tokenizer, mask_token=lm.network.mask_id)
-    assert by_number.network.mask_id == lm.network.mask_id
+    by_number = MaskedLM(kind(lm.model), tokenizer, mask_token=lm.mask_id)
+    assert by_number.mask_id == lm.mask_id
     with pytest.raises(ValueError, match="special tokens such as .MASK."):
         net.encode("the [MASK] sat")
 
@@ -271,10 +201,10 @@ def test_a_network_is_judged_by_what_it_does(lm, kind):
 @pytest.mark.parametrize(
     "net, token, message",
     [
-        (Llada, None, "no mask token.*mask_token="),
-        (Llada, "[HOLE]", "mask_token '.HOLE.' is none of the model's"),
-        (Llada, 10**6, "mask_token 1000000 is none of the model's"),
-        (Timed, "[MASK]", "wants timesteps beside the tokens"),
+        (Llada, None, "mask token None is none of .*mask_token="),
+        (Llada, "[HOLE]", "mask token '.HOLE.' is none of the model's"),
+        (Llada, 10**6, "mask token 1000000 is none of the model's"),
+        (Timed, "[MASK]", "about a short text: .*timesteps"),
         (partial(Llada, shift=1), "[MASK]", "for the next token .shifted logits"),
         (lambda model: model.base_model, "[MASK]", "has no vocabulary head"),
     ],
@@ -294,21 +224,29 @@ def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
             found = super().forward(input_ids, attention_mask).logits
             ahead = input_ids.roll(-1, 1)
             sure = 9 * torch.nn.functional.one_hot(ahead, found.shape[-1])
-            seen = ahead != lm.network.mask_id
+            seen = ahead != lm.mask_id
             return SimpleNamespace(logits=found + sure * seen[..., None])
 
     with pytest.raises(ValueError, match="shifted logits"):
         MaskedLM(Dream(lm.model), lm.tokenizer)
 
 
-def test_a_network_that_was_saved_in_half_precision_says_so(folder, lm, tmp_path):
+def test_a_network_that_was_saved_in_half_precision_computes_in_single_where_that_is_said(
+    lm, tmp_path
+):
     copy.deepcopy(lm.model).half().save_pretrained(tmp_path)
     lm.tokenizer.save_pretrained(tmp_path)
-    with pytest.warns(UserWarning, match="computes in float16, as it was saved: float32=True"):
-        half = MaskedLM.from_pretrained(str(tmp_path))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        single = MaskedLM.from_pretrained(str(tmp_path), float32=True)
-    scores = [net.pseudo_log_likelihood(["the cat sat"]).item() for net in (half, single, lm)]
+    half, single = (
+        MaskedLM.from_pretrained(str(tmp_path), float32=float32) for float32 in (False, True)
+    )
+    scores = [net.pseudo_log_likelihood("the cat sat").item() for net in (half, single, lm)]
     assert abs(scores[1] - scores[2]) < 0.01 and scores[0] != scores[1]
-    assert single.model.dtype == torch.float32
+
+
+def test_a_network_whose_head_was_not_saved_is_refused(lm, tmp_path):
+    """For it would be random."""
+    with torch.random.fork_rng(devices=[]):
+        transformers.BertModel(lm.model.config).save_pretrained(tmp_path)
+    lm.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="lacks .* weights of BertForMaskedLM"):
+        MaskedLM.from_pretrained(str(tmp_path))

@@ -1,6 +1,22 @@
-"""A tool for masked language models of others: scores of a corpus, pairs that are compared, the command `mptlml`."""
+"""A tool for masked language models of others: scores of a corpus, pairs that are compared, the command `mptlml`.
 
-from .logits import FromLogits
-from .pairs import choose, compare, single_mutants
+Names are imported when they are asked for, so that the command answers at once.
+"""
 
-__all__ = ["FromLogits", "choose", "compare", "single_mutants"]
+from importlib import import_module
+from typing import Any
+
+NAMES = {
+    "FromLogits": "logits",
+    "choose": "pairs",
+    "compare": "pairs",
+    "by_word": "texts",
+    "given": "texts",
+}
+__all__ = [*NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{NAMES[name]}", __name__), name)

@@ -15,7 +15,8 @@ import math
 import os
 import sys
 import tempfile
-import warnings
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,30 +40,29 @@ from .corpus_scores import (
     variants_corpus,
 )
 from .inputs import STDIN, LeftOut, Source, Text
-from .options import parser
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
-from .sequences import LETTERS, is_mutant, is_spaced, letters_of, tell_rare
+from .sequences import LETTERS, is_mutant, is_spaced
+from .texts import given as given_by
 
 # What the library says to a caller in Python, in the command's words.
 SAID = {
     "allow_unknown=True": "--allow-unknown",
     "resume=True": "--resume",
     "overwrite=True": "--overwrite",
-    "say truncate=True, or cut a corpus with blocks()": "or say --truncate",
+    "or cut a corpus with blocks()": "or say --truncate",
     "say which is meant": "say which is meant, by --column or --columns",
     "spaced=True": "--letters spaced",
     "mask_token=": "--mask-token",
-    "float32=True": "--float32",
     "windows=True reads single=True": "--windows reads --pseudo-log-likelihood",
     "truncate=True or tokens=True": "--truncate or --tokens",
 }
+PROBE_SECONDS = 3
 PICTURES = (".svg", ".png", ".pdf")
 MISSING = ("", "nan", "na", "n/a", "none", "null")  # what tables write where nothing was measured
 
 
-def main(words: Sequence[str] | None = None) -> None:
-    """Score or compare the texts of files, and print a summary; leave with a message where that fails."""
-    given = _parser().parse_args(words)
+def run(given: argparse.Namespace) -> None:
+    """Do what the words say, and print a summary; leave with a message where that fails."""
     try:
         _run(given)
         return
@@ -88,6 +88,13 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _run(given: argparse.Namespace) -> None:
+    given.measure, given.read, given.summary = COMMANDS[given.command]
+    given.said = {name for name, value in vars(given).items() if value is not None}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    usual = dict(device=device, revision="main", header=True)
+    for name, value in (given.measure.__kwdefaults__ | usual).items():
+        if name not in given.said:
+            setattr(given, name, value)
     rank, world = _launched()
     with tempfile.TemporaryDirectory() as folder:
         output = Output(
@@ -114,7 +121,6 @@ def _measure(given: argparse.Namespace, output: Output) -> Path:
     """What can be refused is refused before the model is loaded, or else before it is asked."""
     _check_options(given)
     _check_paths(given, output)
-    _check_device(given.device)
     if output.parts > 1 and (given.texts == STDIN or given.output is None):
         raise ValueError("several processes share files alone: give a file of texts, and --output")
     given.counts = Counter()
@@ -307,19 +313,14 @@ def _launched() -> tuple[int, int]:
 
 def _check_options(given: argparse.Namespace) -> None:
     """Refuse options that another makes idle. Raises ValueError."""
-    usual = given.measure.__kwdefaults__
-    numbers = {"num_sizes": "sizes", "num_masks": "masks", "num_passes": "passes", "level": "level"}
-    said = {
-        name for key, name in numbers.items() if key in usual and getattr(given, key) != usual[key]
-    }
     scores = given.measure is score_corpus
     areas = bool(given.areas) if given.measure is variants_corpus else not given.single
     wrong = {
         "--passes bounds what --error takes: give that too, or --sizes and --masks instead": scores
         and given.error is None
-        and "passes" in said,
+        and "num_passes" in given.said,
         "--error takes the place of --sizes and --masks: leave them out": given.error is not None
-        and said & {"sizes", "masks"},
+        and given.said & {"num_sizes", "num_masks"},
         "--windows reads texts for --pseudo-log-likelihood alone: give that too": given.windows
         and not given.single,
         "--pseudo-log-likelihood leaves out areas: leave out --curve, --error and --orders": scores
@@ -327,7 +328,7 @@ def _check_options(given: argparse.Namespace) -> None:
         and (given.curve or given.error is not None or given.num_orders),
         "--passes and --level are of areas, which are not measured: leave them out": not areas
         and not scores
-        and said,
+        and given.said & {"num_passes", "level"},
         "--group counts which answers are right: say --right too": given.group and not given.right,
         "say either --resume or --overwrite": given.resume and given.overwrite,
     }
@@ -369,25 +370,6 @@ def _check_curve(given: argparse.Namespace) -> None:
         raise ValueError(f"{given.curve} exists: choose another name for the picture")
 
 
-def _usual_device() -> str:
-    """The CPU, or the GPU: of several that which a launcher's processes share out by LOCAL_RANK."""
-    if not torch.cuda.is_available():
-        return "cpu"
-    rank = os.environ.get("LOCAL_RANK", "")
-    return f"cuda:{int(rank) % torch.cuda.device_count()}" if rank.isdecimal() else "cuda"
-
-
-def _check_device(name: str) -> None:
-    """Refuse a device that is not there. Raises ValueError."""
-    try:
-        torch.zeros(1, device=name).item()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        there = (
-            f"cpu and {torch.cuda.device_count()} of cuda" if torch.cuda.is_available() else "cpu"
-        )
-        raise ValueError(f"--device {name} is not on this machine, which has {there}") from None
-
-
 def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> MaskedLM:
     """The model of a name or folder, as it reads the texts. Raises ValueError, whatever is wrong with it."""
     with needs("text"):
@@ -398,23 +380,17 @@ def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> Maske
             "give the folder that holds config.json and the weights"
         )
     try:
-        with _quiet_transformers(), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
+        with _quiet_transformers():
             lm = MaskedLM.from_pretrained(
                 given.model,
-                dtype=torch.bfloat16 if given.bfloat16 else None,
-                **{
-                    name: getattr(given, name)
-                    for name in (
-                        "device",
-                        "revision",
-                        "trust_remote_code",
-                        "batch_tokens",
-                        "allow_unknown",
-                        "float32",
-                        "mask_token",
-                    )
-                },
+                device=given.device,
+                local_files_only=Path(given.model).is_dir() or not _hub_answers(),
+                revision=given.revision,
+                trust_remote_code=bool(given.trust_remote_code),
+                float32=bool(given.float32),
+                allow_unknown=bool(given.allow_unknown),
+                mask_token=given.mask_token,
+                **{} if given.batch_tokens is None else dict(batch_tokens=given.batch_tokens),
             )
     except (torch.OutOfMemoryError, ModuleNotFoundError):
         raise
@@ -427,37 +403,21 @@ def _load(given: argparse.Namespace, items: Sequence[tuple[Text, ...]]) -> Maske
         if "trust_remote_code" in str(error):
             why = "it comes with code of its own, which --trust-remote-code would run"
         raise ValueError(f"--model {given.model} cannot be used: {where}{why}") from error
-    for message in dict.fromkeys(
-        str(each.message) for each in told if each.category is UserWarning
-    ):
-        _say(message)
+    if lm.model.dtype in (torch.float16, torch.bfloat16):
+        _say(f"{given.model} computes in {lm.model.dtype}, as it was saved: else say --float32")
+    if getattr(lm.model.config, "token_dropout", False):
+        _say(
+            f"{lm.kind} multiplies its embeddings by 0.88 / (1 - share of masked tokens) "
+            "(token_dropout): where most are masked, its scores measure this rule too"
+        )
     texts = [text for some in items for text in some]
     if given.measure is variants_corpus:  # whose first texts are names of mutants
-        texts, names = [items[0][1]], [text for text, _ in items]
-        letters = [name._replace(text=letters_of(name.text)) for name in names]
-        tell_rare(lm.tokenizer, [*texts, *filter(lambda one: one.text, letters)], _say)
-    else:
-        tell_rare(lm.tokenizer, texts, _say)
+        texts = [items[0][1]]
     lm.spaced = is_spaced(lm.tokenizer, texts, given.letters)
-    if given.given or given.context:
-        _tell_of_blanks(lm, texts)
     try:
-        return lm.given(given.given) if given.given else lm
+        return given_by(lm, given.given) if given.given else lm
     except ValueError as error:
         raise ValueError(f"--given: {error}") from None
-
-
-def _tell_of_blanks(lm: MaskedLM, texts: Sequence[Text]) -> None:
-    """Tell where texts follow another without a blank, and the tokenizer reads one as part of a word."""
-    ways = [
-        lm.tokenizer(blank + texts[0].text, add_special_tokens=False, verbose=False).input_ids
-        for blank in ("", " ")
-    ]
-    if ways[0] != ways[1] and not any(text.text[:1].isspace() for text in texts):
-        _say(
-            "texts follow what is given without a blank, which this tokenizer reads as part of a word: "
-            "begin them with one, unless they go on with a word"
-        )
 
 
 @contextmanager
@@ -472,20 +432,19 @@ def _quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(verbosity)
 
 
-def _parser() -> argparse.ArgumentParser:
-    commands: dict[str, tuple[Any, Any, Any]] = {
-        "score": (score_corpus, _read_texts, _summary),
-        "compare": (compare_corpus, _read_pairs, _summary_of_pairs),
-        "choose": (choose_corpus, _read_questions, _summary_of_choices),
-        "variants": (variants_corpus, _read_variants, _summary_of_variants),
-    }
-    usual = dict(device=_usual_device(), revision="main", header=True)
-    return parser(
-        {
-            name: measure.__kwdefaults__ | usual | dict(measure=measure, read=read, summary=summary)
-            for name, (measure, read, summary) in commands.items()
-        }
-    )
+def _hub_answers() -> bool:
+    """Whether the hub can be reached, which transformers would find out by many trials."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        urllib.request.urlopen(constants.ENDPOINT, timeout=PROBE_SECONDS).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _summary(given: argparse.Namespace, results: list[Line]) -> str:
@@ -639,3 +598,11 @@ def _plot(lines: list[Line], path: Path) -> None:
         figure.savefig(
             new, format=kind, transparent=True, metadata={"Date": None} if kind == "svg" else None
         )
+
+
+COMMANDS: dict[str, tuple[Any, Any, Any]] = {
+    "score": (score_corpus, _read_texts, _summary),
+    "compare": (compare_corpus, _read_pairs, _summary_of_pairs),
+    "choose": (choose_corpus, _read_questions, _summary_of_choices),
+    "variants": (variants_corpus, _read_variants, _summary_of_variants),
+}

@@ -13,16 +13,18 @@ import torch
 from torch import Generator, Tensor
 
 from .. import __version__, draws
-from ..allocation import SHORT, AreaPlan
 from ..checks import check_count, check_list
-from ..masked_lm import MaskedLM, check_scores
+from ..curve import RowEstimates, ScoreCurve, straight_lines
+from ..masked_lm import MaskedLM, spaced_sizes
 from ..masks import random_orders
-from ..text_curves import TextCurve, spaced_sizes
+from ..score import estimate_area, until_error
 from .inputs import LeftOut, Text
-from .pairs import choose, compare
+from .pairs import EXACT, check_scores, choose, compare
 from .results import Line, Output, short_digest, write_results
 from .sequences import mutated
+from .texts import encode, given, left_to_right
 
+SHORT = 63  # masks, those of six tokens: so many are asked rather than a curve
 # What a line of results says by itself.
 FIELDS = frozenset(
     "line name text first second given tokens cut_tokens area area_error quadrature_error passes error_reached "
@@ -70,8 +72,8 @@ def score_corpus(
     from 1. tokens: score each too.
 
     error: each area is measured to about this standard error, nats, in at most `num_passes` rows,
-    over all sizes (`MaskedLM.areas`); `error_reached` says whether that was enough. Then there is
-    no curve, and no error of quadrature. truncate: of a text that is too long, score as many tokens
+    over all sizes (`areas`); `error_reached` says whether that was enough. Then there is no curve,
+    and no error of quadrature. truncate: of a text that is too long, score as many tokens
     as the model takes. single: the pseudo-log-likelihood alone; windows: then each token of a text
     that is too long is predicted from as many around it as the model takes. left_out: is told of
     texts that cannot be scored. about: what else the file of settings says. Raises ValueError
@@ -91,8 +93,9 @@ def score_corpus(
     check_count(num_masks, "num_masks")
     if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
-    if error is not None:
-        AreaPlan(sorted({len(item.ids[0]) for item in found}), num_passes, error)  # may refuse them
+    check_count(num_passes, "num_passes", at_least=EXACT)
+    if error is not None and not 0 < error < math.inf:
+        raise ValueError(f"error must be a number of nats above 0, got {error!r}")
     heads = [
         dict(name=text.name, text=text.text, tokens=len(item.ids[0])) | _head(item)
         for item in found
@@ -197,7 +200,7 @@ def variants_corpus(
     """
     [wild, *others] = {wild.text: wild for _, wild in variants}.values()
     letters = "".join(wild.text.split())
-    ids = lm.encode(letters, windows=True)
+    ids = encode(lm, letters, windows=True)
     if others or len(ids) != len(letters):
         raise ValueError(
             f"{len(letters)} letters are {len(ids)} tokens: variants need one wild type, a token per letter"
@@ -210,7 +213,7 @@ def variants_corpus(
     for mutant, _ in variants:
         try:
             text = mutated(letters, mutant.text, offset)
-            own = lm.encode(text, windows=True)
+            own = encode(lm, text, windows=True)
             if len(own) != len(ids):
                 raise ValueError(
                     f"{mutant.text}: the tokenizer reads a letter as other than one token"
@@ -253,10 +256,10 @@ def _readable(
         try:
             before = texts[0].given
             if before not in known:
-                known[before] = lm.given(before)
+                known[before] = given(lm, before)
             own = known[before]
             for text in texts:
-                ids.append(own.encode(text.text, truncate=truncate, windows=windows))
+                ids.append(encode(own, text.text, truncate=truncate, windows=windows))
         except ValueError as error:
             sides = ("first", "second", "third", *(f"{k}th" for k in range(4, len(texts) + 1)))
             side = f", {sides[len(ids)]} text" if len(texts) > 1 else ""
@@ -304,24 +307,10 @@ def _score_lines(
         lines: list[Line] = [
             dict(windows=max(1, len(ids) - lm.max_tokens + 1)) for ids in some.rows
         ]
-    elif error is None or num_passes is None:
-        lines = _curve_lines(lm, some.rows, num_sizes, num_masks, own)
     else:
-        areas = lm.areas(some, num_passes, error=error, generator=own)
-        lines = [
-            dict(
-                area=mean,
-                area_error=stderr,
-                quadrature_error=0.0,
-                passes=passes,
-                error_reached=reached,
-                sizes=[],
-                scores=[],
-            )
-            for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, areas), strict=True)
-        ]
+        lines = _area_lines(lm, some.rows, num_sizes, num_masks, error, num_passes, own)
     each = lm.single_scores(some)
-    lefts = lm.single_scores(some, "all") if tokens else each
+    lefts = [left_to_right(lm, ids) for ids in some.rows] if tokens else each
     check_scores(torch.cat(each))
     for place, ids, line, scores, left in zip(unit, some.rows, lines, each, lefts, strict=True):
         line |= dict(pseudo_log_likelihood=float(scores.sum()))
@@ -340,36 +329,91 @@ def _score_lines(
     return lines
 
 
-def _curve_lines(
-    lm: MaskedLM, rows: Sequence[Tensor], num_sizes: int, num_masks: int, generator: Generator
+def _area_lines(
+    lm: MaskedLM,
+    rows: Sequence[Tensor],
+    num_sizes: int,
+    num_masks: int,
+    error: float | None,
+    num_passes: int | None,
+    generator: Generator,
 ) -> list[Line]:
-    """The areas of texts, from their curves; short ones are asked under all of their masks."""
-    asked = [num_masks * len(spaced_sizes(len(ids), num_sizes)) for ids in rows]
-    short = [
-        len(ids) <= max(SHORT, math.log2(passes + 1))
-        for ids, passes in zip(rows, asked, strict=True)
-    ]
-    long = [ids for ids, few in zip(rows, short, strict=True) if not few]
+    """The areas of texts, from their curves or to an error; short ones are asked under all of their masks."""
     sizes = partial(spaced_sizes, count=num_sizes)
-    curves = iter(lm.curves(long, sizes, num_masks=num_masks, generator=generator) if long else ())
-    lines = []
-    for ids, few, passes in zip(rows, short, asked, strict=True):
-        curve = lm.exact_curve(ids) if few else next(curves)
-        check_scores(torch.from_numpy(curve.mean))
-        area = curve.area()
-        unknown = curve.quadrature_error if isinstance(curve, TextCurve) else 0.0
-        lines.append(
-            dict(
-                area=area.mean,
-                area_error=None if math.isnan(area.stderr) else area.stderr,
-                quadrature_error=None if math.isnan(unknown) else unknown,
-                passes=2 ** len(ids) - 1 if few else passes,
-                error_reached=None,
-                sizes=curve.sizes.tolist(),
-                scores=curve.mean.tolist(),
-            )
+    passes = [num_masks * len(sizes(len(ids))) if error is None else EXACT for ids in rows]
+    few = [2 ** len(ids) - 1 <= max(SHORT, most) for ids, most in zip(rows, passes, strict=True)]
+    long = [ids for ids, exact in zip(rows, few, strict=True) if not exact]
+    if not long:
+        found: list[Line] = []
+    elif error is not None and num_passes is not None:
+        found = _estimates(lm, long, num_passes, error, generator)
+    else:
+        curves = lm.curves(long, sizes, num_masks=num_masks, generator=generator)
+        found = [_of_curve(curve, num_masks * len(curve.sizes), None) for curve in curves]
+    rest, reached = iter(found), None if error is None else True
+    return [
+        _of_curve(lm.exact_curve(ids), 2 ** len(ids) - 1, reached) if exact else next(rest)
+        for ids, exact in zip(rows, few, strict=True)
+    ]
+
+
+def _of_curve(curve: ScoreCurve, passes: int, reached: bool | None) -> Line:
+    check_scores(torch.from_numpy(curve.mean))
+    area, unknown = curve.area(), quadrature_error(curve)
+    return dict(
+        area=area.mean,
+        area_error=None if math.isnan(area.stderr) else area.stderr,
+        quadrature_error=None if math.isnan(unknown) else unknown,
+        passes=passes,
+        error_reached=reached,
+        sizes=curve.sizes.tolist(),
+        scores=curve.mean.tolist(),
+    )
+
+
+def _estimates(
+    lm: MaskedLM, rows: Sequence[Tensor], num_passes: int, error: float, generator: Generator
+) -> list[Line]:
+    """The areas of texts to a standard error of about `error` nats, by `score.until_error`."""
+
+    def ask(places: Tensor, passes: int, generator: Generator) -> RowEstimates:
+        some = [rows[i][None].double() for i in places]
+        each = [
+            estimate_area(lm.at_length(ids.shape[1]), ids, passes, generator=generator)
+            for ids in some
+        ]
+        return RowEstimates(*map(torch.cat, zip(*each, strict=True)))
+
+    found = until_error(ask, len(rows), num_passes, error, generator=generator)
+    check_scores(found.mean)
+    return [
+        dict(
+            area=mean,
+            area_error=stderr,
+            quadrature_error=0.0,
+            passes=passes,
+            error_reached=reached,
+            sizes=[],
+            scores=[],
         )
-    return lines
+        for mean, stderr, _, passes, reached in zip(*map(Tensor.tolist, found), strict=True)
+    ]
+
+
+def quadrature_error(curve: ScoreCurve) -> float:
+    """How far the area moves when every other size is left out, nats; 0 for a curve of all sizes,
+    NaN for one of fewer than three, which says nothing.
+
+    For a convex or concave curve the error of the area itself is smaller. Noise of the masks is
+    in it too.
+    """
+    if len(curve.sizes) == curve.num_tokens:
+        return 0.0
+    if len(curve.sizes) < 3:
+        return math.nan
+    keep = np.unique(np.append(np.arange(0, len(curve.sizes), 2), len(curve.sizes) - 1))
+    coarse = straight_lines(curve.sizes[keep], curve.num_tokens).sum(1) @ curve.mean[keep]
+    return abs(float(coarse - curve.weights @ curve.mean))
 
 
 def _pair_lines(
@@ -472,17 +516,16 @@ def _write(
 ) -> Path:
     """Write what is measured. A digest tells the texts, their place and what the network reads of them."""
     for place, (item, head) in enumerate(zip(items, heads, strict=True)):
-        own = item.lm.network
-        frame = [own.prefix, own.suffix, own.mask_id]
+        frame = [*item.lm.frame, lm.mask_id]
         read = place, [text.text for text in item.texts], [ids.tolist() for ids in item.ids], frame
         head["digest"] = short_digest(json.dumps(read))
     ready = partial(_by_model, partial(measure, **settings), items)
     settings |= dict(
         weights=weights_digest(lm.model),
-        dtype=str(lm.network.dtype or lm.model.dtype),
-        device=lm.network.device.type,
-        around=[lm.tokenizer.decode(ids) for ids in (lm.network.prefix, lm.network.suffix)],
-        batch_tokens=lm.network.batch_tokens,
+        dtype=str(lm.model.dtype),
+        device=next(lm.model.parameters()).device.type,
+        around=[lm.tokenizer.decode(ids) for ids in lm.frame],
+        batch_tokens=lm.batch_tokens,
         version=__version__,
     )
     named = dict(model=lm.model.config.name_or_path, cut=sum(item.cut_tokens > 0 for item in items))

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,31 +40,31 @@ OPTIONS = """
     it is no table
 4   | --column columns | 1 text | of the mutants (default: where there is one column alone)
 4   | --measured | text | a column of measured values, to which scores are compared
-4   | --offset | number | the number of the wild type's first letter (default %(default)s)
+4   | --offset | number | the number of the wild type's first letter (default 1)
 4   | -o --output | file | where the scores go, one line of JSON per mutant
-1   | --sizes num_sizes | at least 2 | mask sizes per text, at least 2 (default %(default)s)
-1   | --masks num_masks | at least 1 | masks per size, at least 1 (default %(default)s)
+1   | --sizes num_sizes | at least 2 | mask sizes per text, at least 2 (default 16)
+1   | --masks num_masks | at least 1 | masks per size, at least 1 (default 4)
 1   | --orders num_orders | 0 or at least 2 | random orders per text, 0 or at least 2, each a pass per token
-    (default %(default)s)
-1   | --passes num_passes | at least 65 | with --error, most passes for the area of a text, at least 65
-    (default %(default)s)
+    (default 0)
+1   | --passes num_passes | at least 255 | with --error, most passes for the area of a text, at least 255
+    (default 10000)
 1   | --error | above 0 | measure each area to about this standard error, in nats per text, in place of --sizes
     and --masks
-2   | --passes num_passes | at least 208 | most passes for a pair, at least 208 (default %(default)s)
-34  | --passes num_passes | at least 208 | most passes to compare two, at least 208 (default %(default)s)
-234 | --level | between 0 and 1 | when a sign is sure (default %(default)s)
+2   | --passes num_passes | at least 208 | most passes for a pair, at least 208 (default 10000)
+34  | --passes num_passes | at least 208 | most passes to compare two, at least 208 (default 10000)
+234 | --level | between 0 and 1 | when a sign is sure (default 0.95)
 1234| --format | format | how files are read (default: as they are called, or begin)
 1234| --letters | letters | whether the tokenizer reads letters together or one by one (default: as it knows
     sequences, and other texts as they stand)
 123 | --context | text | the column of a text that stands before, as --given does
 1234| --model | text! | name or folder of a masked language model
-1234| --seed | at least 0 | of the random masks (default %(default)s)
+1234| --seed | at least 0 | of the random masks (default 0)
 1234| --no-header header | off | the first line of a table does not name its columns
 1234| --given | text | a text that stands before each text and is seen, not scored; texts follow it as they stand,
     with the space that some tokenizers want
 1234| --mask-token | text | its spelling or id, where the tokenizer does not say it
-1234| --revision | text | branch, tag or commit of a model by name (default %(default)s)
-1234| --device | text | cpu, cuda, cuda:1, ... (default here: %(default)s; GPUs are untried)
+1234| --revision | text | branch, tag or commit of a model by name (default main)
+1234| --device | text | cpu, cuda, cuda:1, ... (default: cuda where there is one; GPUs are untried)
 1234| --batch-tokens | at least 1 | most tokens in a pass: bounds the memory
 1   | --tokens | on | write a score of each token, with its spelling
 13  | --pseudo-log-likelihood single | on | measure this alone, by a pass per token
@@ -78,8 +78,6 @@ OPTIONS = """
 123 | --truncate | on | of a text that is too long, score as many tokens as the model takes
 1234| --quotes | on | quotes enclose cells between tabs, as they do between commas
 1234| --float32 | on | compute in single precision what was saved in half
-1234| --bfloat16 | on | compute in bfloat16 (autocast): the weights stay as they are, so memory hardly falls; faster
-    on processors made for it, slower on others; scores are good to about 0.1%%
 1234| --trust-remote-code | on | run the code that comes with the model
 1234| --allow-unknown | on | score unknown tokens as any other
 """
@@ -103,8 +101,8 @@ NUMBERS: dict[str, tuple[type, Callable[[Any], bool]]] = {
 }
 
 
-def parser(usual: Mapping[str, Mapping[str, Any]]) -> argparse.ArgumentParser:
-    """A parser of COMMANDS and their OPTIONS; usual: of each command what is not given, else None."""
+def parser() -> argparse.ArgumentParser:
+    """A parser of COMMANDS and their OPTIONS; what is not given is None."""
     whole = argparse.ArgumentParser(
         prog="mptlml", description="The area under the masked pre-training curve."
     )
@@ -115,7 +113,7 @@ def parser(usual: Mapping[str, Mapping[str, Any]]) -> argparse.ArgumentParser:
     dests = [names.split()[-1].strip("-").replace("-", "_") for _, names, *_ in rows]
     for place, (name, about) in enumerate(COMMANDS.items(), 1):
         one = commands.add_parser(name, help=about)
-        one.set_defaults(**{**dict.fromkeys(dests), **usual[name]})
+        one.set_defaults(**dict.fromkeys(dests), command=name)
         for (who, names, kind, said), dest in zip(rows, dests, strict=True):
             if str(place) in who:
                 flags = [flag for flag in names.split() if flag.startswith("-")]
@@ -123,7 +121,7 @@ def parser(usual: Mapping[str, Mapping[str, Any]]) -> argparse.ArgumentParser:
                 how = READS[what] if what in READS else dict(type=_number(what))
                 if flags:
                     how = how | dict(dest=dest, required=kind.endswith("!"))
-                one.add_argument(*(flags or [dest]), help=said, **how)
+                one.add_argument(*(flags or [dest]), help=said, default=None, **how)
     return whole
 
 

@@ -1,4 +1,4 @@
-"""Which of two texts is likelier, and is that sure: areas under shared masks, and all single mutants.
+"""Which of two texts is likelier, and is that sure: areas under shared masks.
 
 A draw is a share t of the tokens and a random key for each token; a text hides the ceil(t D) tokens
 with the lowest keys. Seen alone, a text is asked under a random size and random masks of that size,
@@ -11,18 +11,19 @@ count much, so half of the shares are drawn evenly in log t, and weighted accord
 import difflib
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from .. import draws
-from ..allocation import EXACT
 from ..checks import check_count
-from ..masked_lm import MaskedLM, check_scores, exact_area, mask_scores, mean_by_mask, not_yet_asked
-from ..passes import Request, Rows
+from ..masked_lm import MaskedLM
+from .texts import left_to_right
 
+EXACT = 255  # masks, those of eight tokens: so many are asked rather than a sample
+MOST = 2**16  # masks of a pair that are asked, whatever the passes
 STRATA = 8  # of the shares of a round, half of them of t and half of its logarithm
 # The prior standard deviation of mean / deviation of rounds is small, so that few rounds decide nothing.
 EFFECT = 0.05**0.5
@@ -59,20 +60,6 @@ class Choice(NamedTuple):
     passes: int
 
 
-class Mutants(NamedTuple):
-    """All single mutants of a text, minus the text's own, nats: row j, column v has words[v] at place j.
-
-    masked_marginals [D, V]: log p(v | all others) - log p(x_j | all others) (Meier et al. 2021);
-    areas [D, V]: differences of areas, with standard errors [D, V] over masks that mutants share.
-    The text is 0.
-    """
-
-    words: list[str]
-    masked_marginals: Tensor
-    areas: Tensor
-    errors: Tensor
-
-
 def compare(
     lm: MaskedLM,
     pairs: Iterable[Sequence[str | Tensor]],
@@ -89,7 +76,7 @@ def compare(
     sequence for the mean of normal rounds of unknown variance, so one may look again and again
     (Wang and Ramdas 2024, arXiv:2310.03722); the noise of masks is skewed, and what that does to
     the level is tested. It holds for each pair, not for all at once. Where all masks are few, or
-    fit into the passes of a pair that is not sure, they are asked instead, and none of them twice.
+    fit into the passes of a pair that is not sure, they are asked instead.
     others: measure the two other scores, else NaN. What is drawn for a pair follows from the
     generator and its place in the list. pairs: two texts each, or their ids. Raises ValueError:
     texts that cannot be scored, passes for fewer than thirteen rounds, a level outside (0, 1).
@@ -105,9 +92,6 @@ def compare(
     keys = [shared_keys(one.tolist(), other.tolist()) for one, other in each]
     own = [draws.seeded(seed, k) for k in range(len(keys))]
     masks = [2 ** len(one) + 2 ** len(other) - 2 for one, other in each]
-    known = {
-        i: not_yet_asked(len(text)) for i, text in enumerate(ids) if masks[i // 2] <= num_passes
-    }
     differ = [k for k, (one, other) in enumerate(each) if not torch.equal(one, other)]
     exact = _other_differences(lm, each, differ if others else [])
     rounds = [np.zeros(0) for _ in keys]
@@ -117,27 +101,20 @@ def compare(
     while going and count < most:
         more = min(most, max(FIRST, math.ceil(count * GROWTH))) - count
         count += more
-        hidden, weight = {}, {}
-        for k in going:
-            weight[k], hidden[2 * k], hidden[2 * k + 1] = _hide_both(
-                more, len(ids[2 * k]), keys[k], own[k]
-            )
-        scores = mask_scores(lm, ids, hidden, known)
-        areas = {i: (len(ids[i]) * score).numpy() for i, score in scores.items()}
-        for k in going:
-            new = (areas[2 * k] - areas[2 * k + 1]).reshape(more, STRATA) * weight[k].numpy()
-            rounds[k] = np.append(rounds[k], new.mean(1))
+        drawn = [_hide_both(more, len(each[k][0]), keys[k], own[k]) for k in going]
+        texts = [text for k in going for text in each[k]]
+        areas = mask_areas(lm, texts, [hidden for _, *both in drawn for hidden in both])
+        for place, (k, (weight, *_)) in enumerate(zip(going, drawn, strict=True)):
+            one, other = areas[2 * place : 2 * place + 2]
+            new = (one - other).reshape(more, STRATA) * weight
+            rounds[k] = np.append(rounds[k], new.mean(1).numpy())
             found[k] = _compared(rounds[k], level, exact[k])
         going = [k for k in going if not found[k].sure and found[k].passes < masks[k]]
     for k in differ:
-        if not found[k].sure and 2 * k in known:
-            one, other = (exact_area(lm, ids, i, known) for i in (2 * k, 2 * k + 1))
-            found[k] = Comparison(
-                one - other, 0.0, one - other, one - other, one != other, masks[k], *exact[k]
-            )
-        elif 2 * k in known:  # a mask that was drawn again was asked once
-            passes = sum(int(known[i].isfinite().sum()) for i in (2 * k, 2 * k + 1))
-            found[k] = found[k]._replace(passes=passes)
+        if not found[k].sure and masks[k] <= min(num_passes, MOST):
+            areas_of = [lm.exact_curve(text).area().mean for text in each[k]]
+            gap, passes = areas_of[0] - areas_of[1], found[k].passes + masks[k]
+            found[k] = Comparison(gap, 0.0, gap, gap, gap != 0, passes, *exact[k])
     return [found[k] for k in range(len(keys))]
 
 
@@ -187,15 +164,32 @@ def _other_differences(
     """
     same = [torch.equal(*pair) for pair in pairs]
     found = [(0.0, 0.0, 0) if equal else (math.nan, math.nan, 0) for equal in same]
-    if asked:
-        texts = [text for k in asked for text in pairs[k]]
-        scores = [
-            -lm.pseudo_log_likelihood(texts, later).view(-1, 2).diff()[:, 0]
-            for later in ("none", "all")
-        ]
-        for k, single, left in zip(asked, *map(Tensor.tolist, scores), strict=True):
-            found[k] = (single, left, 2 * sum(map(len, pairs[k])))
+    for k in asked:
+        single, left = (
+            [float(part.sum()) for part in scores]
+            for scores in (lm.single_scores(pairs[k]), [left_to_right(lm, ids) for ids in pairs[k]])
+        )
+        passes = 2 * sum(map(len, pairs[k]))
+        found[k] = (single[0] - single[1], left[0] - left[1], passes)
     return found
+
+
+def mask_areas(lm: MaskedLM, rows: Sequence[Tensor], hidden: Sequence[Tensor]) -> list[Tensor]:
+    """D times the mean log-probability of what masks hidden[i] [n, D] hide of each text, nats [n]."""
+    asked = lm.log_probs([*map(len, rows)], lambda i: lm.hiding(rows[i], hidden[i]))
+    found: list[Any] = [None] * len(rows)
+    for i, answer in asked:
+        sizes = hidden[i].sum(1)
+        each = [part.mean() for part in answer.split(sizes.tolist())]
+        found[i] = check_scores(len(rows[i]) * torch.stack(each))
+    return found
+
+
+def check_scores(scores: Tensor) -> Tensor:
+    """Scores as they are. Raises ValueError: one that is not finite."""
+    if not scores.isfinite().all():
+        raise ValueError("the model has no finite score for it")
+    return scores
 
 
 def _hide_both(
@@ -212,70 +206,6 @@ def _compared(rounds: np.ndarray, level: float, others: tuple[float, float, int]
     half = half_width(len(rounds), error, level)
     passes = 2 * STRATA * len(rounds)
     return Comparison(mean, error, mean - half, mean + half, abs(mean) > half, passes, *others)
-
-
-@torch.no_grad()
-def single_mutants(
-    lm: MaskedLM, text: str, words: Sequence[str], *, num_passes: int = 16, generator: Generator
-) -> Mutants:
-    """All texts that have one of `words`, such as the letters of residues, in one place of `text`: Mutants.
-
-    num_passes: masks, a multiple of 4, which all mutants share. A mask that hides the mutated place
-    answers for all words there; where the place is seen, each mutant is asked by itself: (words -
-    1) x D x num_passes / 2 rows on average. Raises ValueError: as `encode`, a word of more tokens,
-    another number of masks.
-    """
-    ids, columns = lm.encode(text), _single_tokens(lm, words)
-    if check_count(num_passes, "num_passes", at_least=4) % 4:
-        raise ValueError(
-            "num_passes must be a multiple of 4, since each stratum is drawn twice, "
-            f"got {num_passes}"
-        )
-    length, others = len(ids), columns != ids[:, None]  # [D, V]
-    share, weight = shares(2, num_passes // 2, length, generator)
-    hidden = hide(draws.rand((num_passes, length), None, generator), share.flatten())
-    [(_, answer)] = lm.network.log_probs([lm.network.hiding(ids, hidden)], vocabulary=True)
-    true = answer.gather(1, ids.expand_as(hidden)[hidden][:, None])
-    value = answer.new_zeros(*hidden.shape, len(words))  # [masks, D, V]
-    value[hidden] = answer[:, columns] - true
-    value *= (length / hidden.sum(1).double())[:, None, None]
-    wild = _area_by_mask(true[:, 0], hidden)
-    asked = [_mutated(lm, ids, hidden, j, columns[others[j]]) for j in range(length)]
-    for j, scores in lm.network.log_probs(asked):
-        seen = (~hidden[:, j]).nonzero()[:, 0]
-        masks = hidden[seen].repeat_interleave(int(others[j].sum()), 0)
-        by_mask = _area_by_mask(scores, masks).view(len(seen), -1)
-        value[seen[:, None], j, others[j].nonzero()[:, 0]] = by_mask - wild[seen, None]
-    value *= weight.view(-1, 1, 1)
-    pairs = value.unflatten(0, (2, -1)).diff(dim=0)[0]
-    marginals = lm.masked_marginals(text)
-    return Mutants(
-        [*words],
-        marginals[:, columns] - marginals.gather(1, ids[:, None]),
-        value.mean(0),
-        pairs.square().sum(0).sqrt() / num_passes,
-    )
-
-
-def _single_tokens(lm: MaskedLM, words: Sequence[str]) -> Tensor:
-    """The token of each word, long [V]. Raises ValueError: one that is not one token, or no word."""
-    ids = [lm.encode(word) for word in words]
-    if not ids or max(map(len, ids)) > 1:
-        raise ValueError(f"words must be single tokens, at least one, got {list(words)}")
-    return torch.cat(ids)
-
-
-def _mutated(lm: MaskedLM, ids: Tensor, hidden: Tensor, place: int, others: Tensor) -> Request:
-    """The text with each of `others` at a place, under the masks that show it, mask by mask."""
-    seen = hidden[~hidden[:, place]]
-
-    def rows() -> Rows:
-        there = ids.repeat(len(seen), len(others), 1)
-        there[..., place] = others
-        masks = seen[:, None].expand_as(there)
-        return Rows.hiding(there.flatten(0, 1), masks.flatten(0, 1), lm.network.mask_id)
-
-    return Request(len(ids), len(seen) * len(others), rows)
 
 
 def shares(
@@ -326,8 +256,3 @@ def half_width(count: int, error: float, level: float) -> float:
     if ratio >= spread:
         return math.inf
     return error * math.sqrt((count - 1) * (ratio - 1) / (1 - ratio / spread))
-
-
-def _area_by_mask(answer: Tensor, hidden: Tensor) -> Tensor:
-    """D times the mean of the answers to each mask [n, D], which stand one after the other: [n]."""
-    return hidden.shape[1] * check_scores(mean_by_mask(answer, hidden.sum(1)))

@@ -1,7 +1,7 @@
 """Sequences of letters, such as proteins and genes: how a tokenizer is to read them, and their variants."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .inputs import Text
@@ -9,7 +9,6 @@ from .inputs import Text
 LETTERS = ("joined", "spaced")
 # Of texts without blanks: capitals, bases, or more letters than a word has.
 SEQUENCE = re.compile(r"[A-Z*.-]+|[ACGTUNacgtun]+|[A-Za-z*.-]{25,}", re.ASCII)
-BASES, RESIDUES = frozenset("ACGTU"), frozenset("ACDEFGHIKLMNPQRSTVWY")
 THREE = "Ala Cys Asp Glu Phe Gly His Ile Lys Leu Met Asn Pro Gln Arg Ser Thr Val Trp Tyr Ter"
 NAMES = dict(zip(THREE.split(), "ACDEFGHIKLMNPQRSTVWY*", strict=True))
 MUTANT = re.compile(r"([A-Za-z])(-?\d+)([A-Za-z*=])")
@@ -50,25 +49,6 @@ def are_sequences(texts: Sequence[Text]) -> bool:
     return not any(apart) and all(SEQUENCE.fullmatch("".join(those)) for those in words)
 
 
-def tell_rare(tokenizer: Any, texts: Sequence[Text], say: Callable[[str], None]) -> None:
-    """Tell of letters that a tokenizer knows, and that are none of 20 residues or 4 bases: they are hardly trained."""
-    if not are_sequences(texts):
-        return
-    whole = {letter for text in texts for letter in text.text.upper() if not letter.isspace()}
-    known = BASES if len(whole - BASES - set("N*.-")) == 0 else RESIDUES
-    if rare := sorted((whole - known) & tokenizer.get_vocab().keys()):
-        lines = [text.line for text in texts if {*rare} & {*text.text.upper()}]
-        say(
-            f"{', '.join(rare)}: none of the 20 residues or 4 bases, and scored as any letter, though networks "
-            f"hardly met them in training: in {len(lines)} texts, first on line {lines[0]}"
-        )
-    long = min(len(text.text) for text in texts) > 9
-    if known is BASES and long and tokenizer.get_vocab().keys() >= RESIDUES - BASES:
-        say(
-            "the sequences hold bases alone, and the tokenizer has the letters of residues: is it that of proteins?"
-        )
-
-
 def is_mutant(text: str) -> bool:
     """Whether a text names substitutions, as `mutated` reads it."""
     parts = _parts(text)
@@ -100,11 +80,6 @@ def mutated(wild: str, mutant: str, offset: int = 1) -> str:
         seen.add(place)
         letters[place] = old if new == "=" else new
     return "".join(letters)
-
-
-def letters_of(mutant: str) -> str:
-    """The letters that a mutant names, by one letter each."""
-    return re.sub(r"[^A-Z*]", "", "".join(_parts(mutant)))
 
 
 def _parts(mutant: str) -> list[str]:
