@@ -155,26 +155,32 @@ OBJECTIVES = SCHEMES | {
 }
 
 
-def language(num_tokens: int = 32) -> HiddenMarkovModel:
+def language(
+    num_tokens: int = 32,
+    *,
+    stay: float = STAY,
+    noise: float = NOISE,
+    nouns: Sequence[Sequence[str]] = NOUNS,
+    verbs: Sequence[Sequence[str]] = VERBS,
+) -> HiddenMarkovModel:
     """A model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
 
-    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf).
+    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf). nouns, verbs: those of
+    each topic, of which there may be more.
     """
-    topic = torch.full((3, 3), (1 - STAY) / 2, dtype=torch.float64).fill_diagonal_(STAY)
+    topics, words = len(nouns), len(WORDS)
+    topic = torch.full((topics, topics), (1 - stay) / (topics - 1), dtype=torch.float64)
     here = torch.eye(4, dtype=torch.float64)
     phase = ADVANCE * here.roll(1, 1) + HOLD * here + (1 - ADVANCE - HOLD) / 4
     zipf = 1 / torch.arange(1, 4, dtype=torch.float64)
-    emission = torch.full((12, len(WORDS)), NOISE / len(WORDS), dtype=torch.float64)
-    for state in range(12):
-        words = (ARTICLES, NOUNS[state // 4], VERBS[state // 4], CONNECTIVES)[state % 4]
-        for word, weight in zip(words, zipf / zipf.sum(), strict=True):
-            emission[state, WORDS.index(word)] += (1 - NOISE) * weight
-    return HiddenMarkovModel(
-        torch.full((12,), 1 / 12, dtype=torch.float64),
-        torch.kron(topic, phase),
-        emission,
-        num_tokens,
-    )
+    zipf /= zipf.sum()
+    emission = torch.full((4 * topics, words), noise / words, dtype=torch.float64)
+    for state in range(4 * topics):
+        own = (ARTICLES, nouns[state // 4], verbs[state // 4], CONNECTIVES)[state % 4]
+        emission[state, [WORDS.index(word) for word in own]] += (1 - noise) * zipf
+    initial = torch.full((4 * topics,), 1 / (4 * topics), dtype=torch.float64)
+    transition = torch.kron(topic.fill_diagonal_(stay), phase)
+    return HiddenMarkovModel(initial, transition, emission, num_tokens)
 
 
 class Shortfall:
