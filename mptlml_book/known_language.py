@@ -31,12 +31,22 @@ import pandas as pd
 import torch
 from torch import Generator, Tensor
 
-from mptlml import draws, objectives
-from mptlml.masks import random_masks, random_orders, spread_places
-from mptlml.models.hmm import HiddenMarkovModel
-from mptlml.protocol import ConditionalModel, VocabularyModel, own_words, token_log_probs
-from mptlml.score import chain_rule, mean_score, order_gap, score_curve
-from mptlml.training import History, fit
+from mptlml import (
+    ConditionalModel,
+    History,
+    chain_rule,
+    draws,
+    fit,
+    mean_score,
+    objectives,
+    order_gap,
+    random_masks,
+    random_orders,
+    score_curve,
+)
+from mptlml.masks import spread_places
+from mptlml.models import HiddenMarkovModel
+from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
 from . import runs
 from .transformer import MaskedTransformer, in_blocks
@@ -64,7 +74,8 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
     as they are there over 1..D. Nats per row.
     """
     every = torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
-    probs = every.rsqrt() / every.rsqrt().sum()
+    probs = every.rsqrt()
+    probs /= probs.sum()
     place = spread_places(len(x), generator=generator)
     sizes = 1 + torch.searchsorted(probs.cumsum(0)[:-1], place, right=True)
     observed = random_masks(model.num_tokens, sizes[None], generator=generator)
@@ -128,17 +139,18 @@ def sure_places(
     return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens
 
 
-def _by_share(
-    objective: Callable[..., Tensor], *shares: float, **options: Any
-) -> Callable[..., Tensor]:
+Objective = Callable[..., Tensor]  # of network, rows [N, D] and generator: nats per row
+
+
+def _by_share(objective: Objective, *shares: float, **options: Any) -> Objective:
     """The objective with its counts of tokens as shares of all: of 32 tokens, 15% are 5 and 40% are 13."""
     return lambda net, x, *, generator: objective(
         net, x, *(round(share * net.num_tokens) for share in shares), generator=generator, **options
     )
 
 
-# The tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
-SCHEMES: dict[str, Callable[..., Tensor]] = {
+# The tokens to predict in training
+SCHEMES: dict[str, Objective] = {
     "uniform sizes": objectives.stratified_size,
     "weighted sizes": weighted_size,
     "fixed 40%": _by_share(objectives.fixed_size, 0.4, share_masks=False),
@@ -168,19 +180,22 @@ def language(
     A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf). nouns, verbs: those of
     each topic, of which there may be more.
     """
-    topics, words = len(nouns), len(WORDS)
-    topic = torch.full((topics, topics), (1 - stay) / (topics - 1), dtype=torch.float64)
+    count, words = len(nouns), len(WORDS)
+    topic = torch.full((count, count), (1 - stay) / (count - 1), dtype=torch.float64)
     here = torch.eye(4, dtype=torch.float64)
     phase = ADVANCE * here.roll(1, 1) + HOLD * here + (1 - ADVANCE - HOLD) / 4
     zipf = 1 / torch.arange(1, 4, dtype=torch.float64)
-    zipf /= zipf.sum()
-    emission = torch.full((4 * topics, words), noise / words, dtype=torch.float64)
-    for state in range(4 * topics):
-        own = (ARTICLES, nouns[state // 4], verbs[state // 4], CONNECTIVES)[state % 4]
-        emission[state, [WORDS.index(word) for word in own]] += (1 - noise) * zipf
-    initial = torch.full((4 * topics,), 1 / (4 * topics), dtype=torch.float64)
-    transition = torch.kron(topic.fill_diagonal_(stay), phase)
-    return HiddenMarkovModel(initial, transition, emission, num_tokens)
+    emission = torch.full((4 * count, words), noise / words, dtype=torch.float64)
+    of_topics = zip(nouns, verbs, strict=True)
+    states = [own for pair in of_topics for own in (ARTICLES, *pair, CONNECTIVES)]
+    for probs, own in zip(emission, states, strict=True):
+        probs[[WORDS.index(word) for word in own]] += (1 - noise) * (zipf / zipf.sum())
+    return HiddenMarkovModel(
+        torch.full((4 * count,), 1 / (4 * count), dtype=torch.float64),
+        torch.kron(topic.fill_diagonal_(stay), phase),
+        emission,
+        num_tokens,
+    )
 
 
 class Shortfall:
@@ -215,7 +230,6 @@ def pretrain(
     seed: int,
     num_steps: int = NUM_STEPS,
     learning_rate: float = LEARNING_RATE,
-    num_tokens: int = 32,
     **shape: Any,
 ) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
@@ -224,7 +238,7 @@ def pretrain(
     and the masks; two schemes with the same seed share the weights and the rows. shape: of
     MaskedTransformer.
     """
-    truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
+    truth, generator = language(), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     rows = truth.sample(num_steps * BATCH, generator=generator)
     return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
@@ -260,7 +274,6 @@ def train_on(
         learning_rate=learning_rate,
         decay_steps=steps,
         warm_up=warm_up,
-        track_every=steps,
         name=scheme,
     )
 
@@ -332,13 +345,10 @@ def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> d
     truth = language(net.num_tokens)
     x = truth.sample(num_rows, generator=draws.seeded(seed, 3))
     hidden = torch.zeros(net.num_tokens, dtype=torch.bool)
-    answer = net.vocabulary_log_prob(x[:1], hidden)[0].double()  # the same for all rows
-    gets = answer[torch.arange(net.num_tokens), x.long()].mean()
-    return {
-        "expects": float((answer.exp() * answer).sum(-1).mean()),
-        "gets": float(gets),
-        "exact": float(truth.conditional_log_prob(x, hidden).mean()),
-    }
+    answer = net.vocabulary_log_prob(x[:1], hidden).double()  # the same for all rows
+    gets, exact = (one.conditional_log_prob(x, hidden).double().mean() for one in (net, truth))
+    expects = (answer.exp() * answer).sum(-1).mean()
+    return {"expects": float(expects), "gets": float(gets), "exact": float(exact)}
 
 
 # The long runs
@@ -393,15 +403,13 @@ def network(
     return runs.kept(", ".join(words), lambda: pretrain(scheme, **options)[0])
 
 
-def rates_of(group: str, scheme: str) -> Sequence[float]:
+def rates_of(group: str, scheme: str) -> Iterable[float]:
     """The learning rates by which a scheme is trained in a group."""
     if group == "tuning":
         return RATES
     own = tuned()
     rate = own.get(scheme, own["fixed 15%"])
-    if group == "area":
-        return [by_area for by_area in [tuned("gap")[scheme]] if by_area != rate]
-    return [rate]
+    return {tuned("gap")[scheme]} - {rate} if group == "area" else {rate}
 
 
 def units(group: str) -> list[tuple[str, int, float, int]]:
