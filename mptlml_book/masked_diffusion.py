@@ -37,7 +37,6 @@ from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 from . import known_language, runs
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
-PLACES = ("random", "surest place", "surest word")  # see `unmask`
 TIE = 1e-9  # confidences closer than this count as equal
 
 
@@ -141,10 +140,9 @@ def nested_areas(
     The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are
     scored.
     """
-    num_tokens, shape = model.num_tokens, (num_orders, len(texts))
-    size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * num_tokens).long()
-    rank = random_orders(num_tokens, shape, generator=generator).argsort(-1)  # [Q, T, D]
-    return _areas(model, texts, rank >= size[:, None, None, None])
+    size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * model.num_tokens).long()
+    orders = random_orders(model.num_tokens, (num_orders, len(texts)), generator=generator)
+    return _areas(model, texts, orders.argsort(-1) >= size[:, None, None, None])
 
 
 def complementary_areas(
@@ -170,8 +168,8 @@ def choice_agreement(
     by any other, three times. shared: all answers under the same masks, not each under its own.
     """
     length, start = model.num_tokens, model.num_tokens // 4
-    rows = model.sample(num_questions, generator=generator)
-    answers = rows[:, None].repeat(1, 4, 1)  # [Q, A, D]
+    # [Q, A, D]
+    answers = model.sample(num_questions, generator=generator)[:, None].repeat(1, 4, 1)
     place = start + draws.randint(length - start, (num_questions, 3, 1), None, generator)
     other = 1 + draws.randint(model.vocab_size - 1, place.shape, None, generator)
     wrong = (answers[:, 1:].gather(-1, place) + other) % model.vocab_size
@@ -181,8 +179,7 @@ def choice_agreement(
     # [passes, Q, A or 1, D - start]
     observed = random_masks(length - start, sizes, generator=generator)
     area = _areas(model, answers, pad(observed, (start, 0), value=True))
-    exact = model.log_prob(answers)
-    return (area.argmax(-1) == exact.argmax(-1)).double().mean().item()
+    return (area.argmax(-1) == model.log_prob(answers).argmax(-1)).double().mean().item()
 
 
 # What an evaluator says of rows [N, D]: nats [N]
@@ -269,7 +266,7 @@ def unmask(
     this number in the first pass and less by equal steps, down to zero in the last. Raises
     ValueError: unknown places.
     """
-    check_choice(places, PLACES, "places")
+    check_choice(places, ("random", "surest place", "surest word"), "places")
     row = torch.zeros(num_rows, model.num_tokens, dtype=torch.long)
     seen = torch.zeros_like(row, dtype=torch.bool)
     log_q = torch.zeros(num_rows, dtype=torch.float64)
@@ -395,27 +392,26 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
 
 # The long run, about 15 minutes
 
-NUM_SEEDS, NUM_TEXTS, NUM_MASKS, NUM_ORDERS = 10, 16, 4, 16
-
 
 def run(scheme: str, seed: int) -> Iterator[dict[str, Any]]:
     """The noise of an area from D passes for one of Chapter 11's networks, nats, root mean square over texts.
 
-    By strata of sizes, and by the chain rule along one random order.
+    By strata of sizes, and by the chain rule along one random order: from 16 texts, 4 masks of each
+    size and 16 orders.
     """
     net, generator = known_language.network(scheme, seed), draws.seeded(seed, 3)
-    texts = known_language.language().sample(256, generator=generator)[:NUM_TEXTS]
-    moments = score_moments(net, texts, NUM_MASKS, generator=generator)
+    texts = known_language.language().sample(256, generator=generator)[:16]
+    moments = score_moments(net, texts, 4, generator=generator)
     strata = by_size(moments, net.num_tokens, strata=net.num_tokens).mean() ** 0.5
-    orders = random_orders(net.num_tokens, NUM_ORDERS, generator=generator)
+    orders = random_orders(net.num_tokens, 16, generator=generator)
     along = chain_rule(net, texts, orders).sum(-1).double().var(0).mean().item() ** 0.5
-    about = dict(scheme=scheme, rate=known_language.tuned()[scheme], seed=seed)
-    yield about | {"strata": strata, "chain rule": along}
+    rate = known_language.tuned()[scheme]
+    yield dict(scheme=scheme, rate=rate, seed=seed, strata=strata) | {"chain rule": along}
 
 
 def units() -> list[tuple[str, int]]:
     """(scheme, seed) of each network."""
-    seeds = known_language.seeds(NUM_SEEDS)
+    seeds = known_language.seeds(10)
     return [(scheme, seed) for seed in seeds for scheme in known_language.TWO]
 
 

@@ -14,7 +14,6 @@ from torch.nn.utils import skip_init
 from mptlml.checks import check_choice, check_shapes, check_vocabulary
 from mptlml.protocol import at_masked, own_words
 
-DISTANCES = "near", "flat", "none"
 ROWS = 256  # in a forward pass, to keep memory small
 
 
@@ -24,9 +23,9 @@ class MaskedTransformer(nn.Module):
     In place of positions there is a learned bias for each head and distance. distance: how it
     starts. "near": the heads look one token back, one ahead, two back and so on, since a small
     network takes longest to learn to look nearby; "flat": all distances alike; "none": there is no
-    bias, now or later, and the network reads a set, whose tokens have no order. Raises ValueError:
-    another `distance`, a width that is not a multiple of the number of heads; the methods, an
-    unknown token id.
+    bias, now or later, and the network reads a set, whose tokens have no order. The width is a
+    multiple of the number of heads. Raises ValueError: another `distance`; the methods, an unknown
+    token id.
     """
 
     def __init__(
@@ -40,9 +39,7 @@ class MaskedTransformer(nn.Module):
         distance: str = "near",
         generator: Generator,
     ) -> None:
-        if width % num_heads:
-            raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
-        check_choice(distance, DISTANCES, "distance")
+        check_choice(distance, ("near", "flat", "none"), "distance")
         super().__init__()
         self.num_tokens, self.vocab_size = num_tokens, vocab_size
         # The last row of the embedding stands for a masked token.
