@@ -1,28 +1,55 @@
-"""A language whose log marginal likelihood is known, and the training of transformers on it.
+"""Chapter 11: a language whose log marginal likelihood is known, and transformers trained on it.
 
 It is a hidden Markov model. The hidden state is one of three topics and a phase of the sentence.
 The phases follow in a circle: article, noun, verb, connective. Only nouns and verbs differ from
 topic to topic.
+
+The long runs: each table trains networks and reads them against exact values. A line for each
+network: what it is, and its readings in nats per row (`read_network` says what each is). Networks
+are kept in _build/networks. In this order, since each needs the rates that the first chooses:
+
+    tuning   five schemes, four learning rates, three seeds of their own                         20 min
+    schemes  five schemes, each with the rate that its own loss chose, ten seeds                 20 min
+    carry    three of these, carried on with uniform sizes for a tenth of their steps             4 min
+    stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry    2 min
+    longer   the same three, with four times the steps, three seeds                              15 min
+    targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%         8 min
+    words    fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes   10 min
+    apart    13 words hidden, 5 of them predicted                                                 4 min
+    area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
+    sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
 """
 
 import copy
 import textwrap
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Generator, Tensor
 
-from mptlml import draws, objectives
-from mptlml.masks import random_masks, random_orders, spread_places
-from mptlml.models.hmm import HiddenMarkovModel
-from mptlml.protocol import ConditionalModel, VocabularyModel, own_words, token_log_probs
-from mptlml.score import chain_rule, mean_score, order_gap, score_curve
-from mptlml.training import History, fit
+from mptlml import (
+    ConditionalModel,
+    History,
+    chain_rule,
+    draws,
+    fit,
+    mean_score,
+    objectives,
+    order_gap,
+    random_masks,
+    random_orders,
+    score_curve,
+)
+from mptlml.masks import spread_places
+from mptlml.models import HiddenMarkovModel
+from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
-from .shortfall import Shortfall
-from .transformer import MaskedTransformer
+from . import runs
+from .transformer import MaskedTransformer, in_blocks
 
 ARTICLES, CONNECTIVES = ("the", "a", "one"), ("and", "then", "while")
 NOUNS = (("boat", "gull", "sailor"), ("cook", "soup", "pan"), ("rose", "bee", "spade"))  # by topic
@@ -36,6 +63,7 @@ NOISE = 0.02  # share of words drawn from the whole vocabulary
 
 BATCH, NUM_STEPS, LEARNING_RATE, WARM_UP = 32, 600, 5e-3, 50
 SMALL = dict(width=48)  # MaskedTransformers of 88 thousand weights
+ROWS = 2048  # that a Shortfall asks about at once
 
 
 def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -> Tensor:
@@ -46,11 +74,17 @@ def weighted_size(model: ConditionalModel, x: Tensor, *, generator: Generator) -
     as they are there over 1..D. Nats per row.
     """
     every = torch.arange(1, model.num_tokens + 1, dtype=torch.float64)
-    probs = every.rsqrt() / every.rsqrt().sum()
+    probs = every.rsqrt()
+    probs /= probs.sum()
     place = spread_places(len(x), generator=generator)
     sizes = 1 + torch.searchsorted(probs.cumsum(0)[:-1], place, right=True)
     observed = random_masks(model.num_tokens, sizes[None], generator=generator)
     return mean_score(model, x, observed, (sizes * probs[sizes - 1])[None]).mean()
+
+
+def _mean_of(answer: Tensor, chosen: Tensor, size: int) -> Tensor:
+    """D times the mean of answers [N, D] about the chosen tokens, `size` of each row. Nats per row."""
+    return torch.where(chosen, answer, 0.0).sum(-1).mean() * answer.shape[-1] / size
 
 
 def hide_more(
@@ -58,8 +92,7 @@ def hide_more(
 ) -> Tensor:
     """D times the mean score of `scored` tokens of each row x [N, D], among `hidden` ones. Nats per row."""
     rank = random_orders(model.num_tokens, len(x), generator=generator)
-    answer = token_log_probs(model, x, rank >= hidden)
-    return torch.where(rank < scored, answer, 0.0).sum(-1).mean() * model.num_tokens / scored
+    return _mean_of(token_log_probs(model, x, rank >= hidden), rank < scored, scored)
 
 
 def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
@@ -72,7 +105,7 @@ def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Gene
     other = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
     replaced = chosen & (draws.rand(x.shape, None, generator) < 0.5)
     answer = model.vocabulary_log_prob(torch.where(replaced, other, x), torch.ones_like(chosen))
-    return torch.where(chosen, own_words(answer, x), 0.0).sum(-1).mean() * model.num_tokens / size
+    return _mean_of(own_words(answer, x), chosen, size)
 
 
 def smoothed(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
@@ -82,8 +115,7 @@ def smoothed(model: VocabularyModel, x: Tensor, size: int, *, generator: Generat
     """
     hidden = random_orders(model.num_tokens, len(x), generator=generator) < size
     answer = model.vocabulary_log_prob(x, ~hidden)
-    label = 0.9 * own_words(answer, x) + 0.1 * answer.mean(-1)
-    return torch.where(hidden, label, 0.0).sum(-1).mean() * model.num_tokens / size
+    return _mean_of(0.9 * own_words(answer, x) + 0.1 * answer.mean(-1), hidden, size)
 
 
 def sure_places(
@@ -107,17 +139,18 @@ def sure_places(
     return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens
 
 
-def _by_share(
-    objective: Callable[..., Tensor], *shares: float, **options: Any
-) -> Callable[..., Tensor]:
+Objective = Callable[..., Tensor]  # of network, rows [N, D] and generator: nats per row
+
+
+def _by_share(objective: Objective, *shares: float, **options: Any) -> Objective:
     """The objective with its counts of tokens as shares of all: of 32 tokens, 15% are 5 and 40% are 13."""
     return lambda net, x, *, generator: objective(
         net, x, *(round(share * net.num_tokens) for share in shares), generator=generator, **options
     )
 
 
-# The tokens to predict in training: a function of network, rows [N, D] and generator, nats per row
-SCHEMES: dict[str, Callable[..., Tensor]] = {
+# The tokens to predict in training
+SCHEMES: dict[str, Objective] = {
     "uniform sizes": objectives.stratified_size,
     "weighted sizes": weighted_size,
     "fixed 40%": _by_share(objectives.fixed_size, 0.4, share_masks=False),
@@ -134,29 +167,59 @@ OBJECTIVES = SCHEMES | {
 }
 
 
-def language(num_tokens: int = 32) -> HiddenMarkovModel:
+def language(
+    num_tokens: int = 32,
+    *,
+    stay: float = STAY,
+    noise: float = NOISE,
+    nouns: Sequence[Sequence[str]] = NOUNS,
+    verbs: Sequence[Sequence[str]] = VERBS,
+) -> HiddenMarkovModel:
     """A model of rows of `num_tokens` words: 3 topics x 4 phases = 12 states, V = 24 words, float64.
 
-    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf).
+    A state draws one of its three words with weights 1, 1/2, 1/3 (Zipf). nouns, verbs: those of
+    each topic, of which there may be more.
     """
-    topic = torch.full((3, 3), (1 - STAY) / 2, dtype=torch.float64).fill_diagonal_(STAY)
+    count, words = len(nouns), len(WORDS)
+    topic = torch.full((count, count), (1 - stay) / (count - 1), dtype=torch.float64)
     here = torch.eye(4, dtype=torch.float64)
     phase = ADVANCE * here.roll(1, 1) + HOLD * here + (1 - ADVANCE - HOLD) / 4
     zipf = 1 / torch.arange(1, 4, dtype=torch.float64)
-    emission = torch.full((12, len(WORDS)), NOISE / len(WORDS), dtype=torch.float64)
-    for state in range(12):
-        words = (ARTICLES, NOUNS[state // 4], VERBS[state // 4], CONNECTIVES)[state % 4]
-        for word, weight in zip(words, zipf / zipf.sum(), strict=True):
-            emission[state, WORDS.index(word)] += (1 - NOISE) * weight
+    emission = torch.full((4 * count, words), noise / words, dtype=torch.float64)
+    of_topics = zip(nouns, verbs, strict=True)
+    states = [own for pair in of_topics for own in (ARTICLES, *pair, CONNECTIVES)]
+    for probs, own in zip(emission, states, strict=True):
+        probs[[WORDS.index(word) for word in own]] += (1 - noise) * (zipf / zipf.sum())
     return HiddenMarkovModel(
-        torch.full((12,), 1 / 12, dtype=torch.float64),
-        torch.kron(topic, phase),
+        torch.full((4 * count,), 1 / (4 * count), dtype=torch.float64),
+        torch.kron(topic.fill_diagonal_(stay), phase),
         emission,
         num_tokens,
     )
 
 
-def sentence(row: Iterable[float] | Tensor) -> str:
+class Shortfall:
+    """Minus KL(truth || model) at each masked token, as a model: `score_curve` averages it for each size.
+
+    For rows drawn from the truth, the area of its curve has the same mean as the model's area minus
+    the truth's, without the noise of the token itself. Both must answer `vocabulary_log_prob`, for
+    as many tokens and words.
+    """
+
+    def __init__(self, model: VocabularyModel, truth: VocabularyModel) -> None:
+        self.model, self.truth, self.num_tokens = model, truth, model.num_tokens
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """-sum_v p(v | x_R) log(p(v | x_R) / q(v | x_R)), nats per token [..., D]; 0 at observed tokens."""
+        return in_blocks(self._minus_kl, x, observed, ROWS)
+
+    def _minus_kl(self, x: Tensor, observed: Tensor) -> Tensor:
+        p, q = (one.vocabulary_log_prob(x, observed) for one in (self.truth, self.model))
+        kl = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q)).sum(-1)
+        return torch.where(observed, 0.0, -kl)
+
+
+def sentence(row: Iterable[Any]) -> str:
     """The words of a row [D], in lines of at most 80 characters."""
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), 80)
 
@@ -167,7 +230,6 @@ def pretrain(
     seed: int,
     num_steps: int = NUM_STEPS,
     learning_rate: float = LEARNING_RATE,
-    num_tokens: int = 32,
     **shape: Any,
 ) -> tuple[MaskedTransformer, History]:
     """A new MaskedTransformer trained on the language by one of OBJECTIVES: (network, History), nats per row.
@@ -176,7 +238,7 @@ def pretrain(
     and the masks; two schemes with the same seed share the weights and the rows. shape: of
     MaskedTransformer.
     """
-    truth, generator = language(num_tokens), torch.Generator().manual_seed(seed)
+    truth, generator = language(), torch.Generator().manual_seed(seed)
     net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
     rows = truth.sample(num_steps * BATCH, generator=generator)
     return net, train_on(rows, net, scheme, generator, learning_rate, WARM_UP)
@@ -212,7 +274,6 @@ def train_on(
         learning_rate=learning_rate,
         decay_steps=steps,
         warm_up=warm_up,
-        track_every=steps,
         name=scheme,
     )
 
@@ -245,15 +306,13 @@ def read_network(
     single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
-    # the last: left to right
-    ends = torch.stack([torch.arange(length), torch.arange(length - 1, -1, -1)])
-    own = OBJECTIVES[scheme](judged, x, generator=generator)
-    written = chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1)
+    backwards = torch.arange(length)
+    ends = torch.stack([backwards, backwards.flip(0)])  # the last: left to right
     found = {
         "gap": curve.area().mean,
         **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
-        "own": float(own),
-        "left to right": float(written.mean()),
+        "own": float(OBJECTIVES[scheme](judged, x, generator=generator)),
+        "left to right": float(chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1).mean()),
         "curve": curve.mean.tolist(),
     }
     if num_orders:
@@ -273,7 +332,7 @@ def holm(p: Any) -> np.ndarray:
     """Adjusted p-values: below 5% at a risk of 5% of even one false rejection."""
     order = np.argsort(p)
     steps = np.maximum.accumulate(np.sort(p) * np.arange(len(p), 0, -1))
-    return np.minimum(steps, 1)[np.argsort(order)]
+    return np.minimum(steps, 1)[order.argsort()]
 
 
 @torch.no_grad()
@@ -286,10 +345,103 @@ def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> d
     truth = language(net.num_tokens)
     x = truth.sample(num_rows, generator=draws.seeded(seed, 3))
     hidden = torch.zeros(net.num_tokens, dtype=torch.bool)
-    answer = net.vocabulary_log_prob(x[:1], hidden)[0].double()  # the same for all rows
-    gets = answer[torch.arange(net.num_tokens), x.long()].mean()
-    return {
-        "expects": float((answer.exp() * answer).sum(-1).mean()),
-        "gets": float(gets),
-        "exact": float(truth.conditional_log_prob(x, hidden).mean()),
-    }
+    answer = net.vocabulary_log_prob(x[:1], hidden).double()  # the same for all rows
+    gets, exact = (one.conditional_log_prob(x, hidden).double().mean() for one in (net, truth))
+    expects = (answer.exp() * answer).sum(-1).mean()
+    return {"expects": float(expects), "gets": float(gets), "exact": float(exact)}
+
+
+# The long runs
+
+FIRST_SEED = 11  # of ten; those of tuning begin at 101
+# the highest of 3e-4, 1e-3, 3e-3 at which uniform validation networks lose nothing
+CARRY_RATE = 3e-4
+TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fixed 40%")
+
+
+class Group(NamedTuple):
+    """How many seeds, which schemes, how many times NUM_STEPS, along how many orders each network is read."""
+
+    num_seeds: int
+    schemes: Iterable[str]
+    times: float = 1
+    num_orders: int = 0
+
+
+PLAN = {
+    "tuning": Group(3, SCHEMES),
+    "schemes": Group(10, SCHEMES, num_orders=16),
+    "carry": Group(10, THREE),
+    "stay": Group(10, ("fixed 15%",)),
+    "longer": Group(3, THREE, 4),
+    "targets": Group(10, ("fixed 15%",), 13 / 5, 16),
+    "words": Group(10, ("fixed 15%",), 33 / 10, 16),
+    "apart": Group(10, (HIDE_MORE,), num_orders=16),
+    "area": Group(5, SCHEMES, num_orders=16),
+    "sixteen": Group(3, TWO, 16, 16),
+}
+
+
+def seeds(number: int, first: int = FIRST_SEED) -> range:
+    """So many seeds, one after the other."""
+    return range(first, first + number)
+
+
+def tuned(criterion: str = "own") -> dict[str, float]:
+    """The best rate of each scheme over the seeds of tuning, by "gap" (the area) or by its "own" loss."""
+    stored = pd.read_csv(runs.FOLDER / "known_language_tuning.csv", comment="#")
+    return stored.pivot_table(criterion, "scheme", "rate").idxmax(axis=1).to_dict()
+
+
+def network(
+    scheme: str, seed: int, *, num_steps: int = NUM_STEPS, learning_rate: float = 0, **shape: Any
+) -> MaskedTransformer:
+    """A network of the study, from a file that its name describes; by default with the rate of its own loss."""
+    rate = learning_rate or tuned()[scheme]
+    options = dict(seed=seed, num_steps=num_steps, learning_rate=rate) | SMALL | shape
+    words = [scheme.replace("/", "-"), *(f"{key} {value}" for key, value in options.items())]
+    return runs.kept(", ".join(words), lambda: pretrain(scheme, **options)[0])
+
+
+def rates_of(group: str, scheme: str) -> Iterable[float]:
+    """The learning rates by which a scheme is trained in a group."""
+    if group == "tuning":
+        return 5e-3, 1e-2, 2e-2, 4e-2
+    own = tuned()
+    rate = own.get(scheme, own["fixed 15%"])
+    return {tuned("gap")[scheme]} - {rate} if group == "area" else {rate}
+
+
+def units(group: str) -> list[tuple[str, int, float, int]]:
+    """The arguments of `run` for each network of a group, seed by seed: what is done first is complete."""
+    number, schemes, times, _ = PLAN[group]
+    return [
+        (scheme, round(times * NUM_STEPS), rate, seed)
+        for seed in seeds(number, 101 if group == "tuning" else FIRST_SEED)
+        for scheme in schemes
+        for rate in rates_of(group, scheme)
+    ]
+
+
+def run(
+    group: str, scheme: str, num_steps: int, rate: float, seed: int
+) -> Iterator[dict[str, Any]]:
+    """The one line of a network, trained and read as its group asks."""
+    net, carried = network(scheme, seed, num_steps=num_steps, learning_rate=rate), 0
+    if group in ("carry", "stay"):
+        then, carried = scheme if group == "stay" else "uniform sizes", num_steps // 10
+        net = carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+    about = dict(scheme=scheme, num_tokens=32, **SMALL, num_steps=num_steps, rate=rate, seed=seed)
+    found = read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders)
+    found = dict.fromkeys(("best order", "mixture", "spread"), "") | found
+    yield about | dict(carried=carried) | found
+
+
+TABLES = {
+    f"known_language_{group}": runs.Table(partial(run, group), partial(units, group))
+    for group in PLAN
+}
+
+
+if __name__ == "__main__":
+    runs.main(TABLES)

@@ -9,26 +9,23 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, layer_norm
+from torch.nn.utils import skip_init
 
-from mptlml.checks import check_shapes, check_vocabulary
-from mptlml.memory import at_once
+from mptlml.checks import check_choice, check_shapes, check_vocabulary
 from mptlml.protocol import at_masked, own_words
 
-from .numerics import batches
-
-DISTANCES = "near", "flat", "none"
-ROWS = 256  # in a forward pass where no gradient is needed, to keep memory small
+ROWS = 256  # in a forward pass, to keep memory small
 
 
 class MaskedTransformer(nn.Module):
-    """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`, on its device.
+    """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`.
 
     In place of positions there is a learned bias for each head and distance. distance: how it
     starts. "near": the heads look one token back, one ahead, two back and so on, since a small
     network takes longest to learn to look nearby; "flat": all distances alike; "none": there is no
-    bias, now or later, and the network reads a set, whose tokens have no order. Raises ValueError:
-    another `distance`, a width that is not a multiple of the number of heads; the methods, an
-    unknown token id.
+    bias, now or later, and the network reads a set, whose tokens have no order. The width is a
+    multiple of the number of heads. Raises ValueError: another `distance`; the methods, an unknown
+    token id.
     """
 
     def __init__(
@@ -42,43 +39,26 @@ class MaskedTransformer(nn.Module):
         distance: str = "near",
         generator: Generator,
     ) -> None:
-        if width % num_heads:
-            raise ValueError(f"width {width} is not a multiple of {num_heads} heads")
-        if distance not in DISTANCES:
-            raise ValueError(f"distance must be one of {', '.join(DISTANCES)}, got {distance!r}")
+        check_choice(distance, ("near", "flat", "none"), "distance")
         super().__init__()
         self.num_tokens, self.vocab_size = num_tokens, vocab_size
         # The last row of the embedding stands for a masked token.
-        self.embedding = nn.Embedding(vocab_size + 1, width, device="meta").to_empty(
-            device=generator.device
-        )
+        self.embedding = skip_init(nn.Embedding, vocab_size + 1, width)
         nn.init.normal_(self.embedding.weight, generator=generator)
         self.layers = nn.ModuleList(
             Layer(num_tokens, width, num_heads, distance, generator) for _ in range(num_layers)
         )
         self.readout = _linear(width, vocab_size, generator)
-        self.to(generator.device)
 
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V], at observed tokens too."""
-        return self._answer(x, observed, lambda log_prob, ids: log_prob)
+        check_shapes(x, observed, self.num_tokens)
+        check_vocabulary(x, observed, self.vocab_size)
+        return in_blocks(self, torch.nan_to_num(x).long(), observed, ROWS)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
-        return at_masked(self._answer(x, observed, own_words), x, observed)
-
-    def _answer(
-        self, x: Tensor, observed: Tensor, read: Callable[[Tensor, Tensor], Tensor]
-    ) -> Tensor:
-        """read(log-probabilities [n, D, V], token ids [n, D]), for x and observed broadcast together."""
-        check_shapes(x, observed, self.num_tokens)
-        check_vocabulary(x, observed, self.vocab_size)
-        ids, seen = torch.broadcast_tensors(torch.nan_to_num(x).long(), observed)
-        size = max(1, ids.numel())
-        if not torch.is_grad_enabled():
-            size = at_once(ROWS, self.num_tokens * self.vocab_size)
-        parts = [read(self(*block), block[0]) for block in batches(ids, seen, size)]
-        return torch.cat(parts).reshape(*ids.shape[:-1], *parts[0].shape[1:])
+        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
     def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
         """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""
@@ -104,10 +84,8 @@ class Layer(nn.Module):
         self.num_heads = num_heads
         self.query_key_value = _linear(width, 3 * width, generator)
         self.mix = _linear(width, width, generator)
-        self.up, self.down = (
-            _linear(width, 4 * width, generator),
-            _linear(4 * width, width, generator),
-        )
+        self.up = _linear(width, 4 * width, generator)
+        self.down = _linear(4 * width, width, generator)
         place, head = torch.arange(num_tokens), torch.arange(num_heads)
         target = (head // 2 + 1) * (2 * (head % 2) - 1)  # -1, 1, -2, 2, ...
         far = (torch.arange(1 - num_tokens, num_tokens) - target[:, None]).abs()
@@ -132,8 +110,18 @@ def _norm(hidden: Tensor) -> Tensor:
 
 
 def _linear(num_in: int, num_out: int, generator: Generator) -> nn.Linear:
-    """A linear map with weights N(0, 1 / num_in), drawn where the generator lives, and no bias."""
-    linear = nn.Linear(num_in, num_out, device="meta").to_empty(device=generator.device)
+    """A linear map with weights N(0, 1 / num_in) and biases 0, which are learnt too."""
+    linear = skip_init(nn.Linear, num_in, num_out)
     nn.init.normal_(linear.weight, std=num_in**-0.5, generator=generator)
     nn.init.zeros_(linear.bias)
     return linear
+
+
+def in_blocks(
+    answer: Callable[[Tensor, Tensor], Tensor], x: Tensor, observed: Tensor, size: int
+) -> Tensor:
+    """answer(x [n, D], observed [n, D]) of at most `size` rows at once: [..., D] or more, for both broadcast."""
+    both = torch.broadcast_tensors(x, observed)
+    blocks = zip(*(part.reshape(-1, part.shape[-1]).split(size) for part in both), strict=True)
+    found = torch.cat([answer(*block) for block in blocks])
+    return found.reshape(*both[0].shape, *found.shape[2:])

@@ -1,15 +1,16 @@
 """What comes after training: the domains, the exact posterior, the probe, and the stored run."""
 
 import copy
-import itertools
 import math
 
 import pytest
 import torch
+from scipy.stats import entropy
 from sklearn.linear_model import LogisticRegression
+from torch.nn.functional import cross_entropy
 
 from mptlml_book import after_training as study
-from mptlml_book.known_language import NOUNS, VERBS, WORDS, language
+from mptlml_book.known_language import NOUNS, WORDS, language
 from mptlml_book.transformer import MaskedTransformer
 
 
@@ -31,33 +32,13 @@ def test_the_posterior_is_that_of_an_enumeration_of_all_states(name, generator):
         assert weight.sum().log() == pytest.approx(float(truth.log_prob(row[None])[0]))
 
 
-def test_the_domains_differ_where_they_say(generator):
-    home, short, renamed, noisy, new = map(study.domain, study.DOMAINS)
-    assert torch.equal(home.emission, language().emission) and torch.equal(
-        home.transition, language().transition
-    )
-    assert noisy.emission.min() == pytest.approx(0.9 * 0.02 / 24 + 0.1 / 24)
-    stay = [float(model.transition[1].view(-1, 4).sum(1)[0]) for model in (home, short, new)]
-    assert stay == pytest.approx([0.97, 0.8, 0.97])
-    for topic, rank in itertools.product(range(3), repeat=2):
-        # the next topic's noun stands there
-        there, here = (
-            NOUNS[topic][rank],
-            NOUNS[(topic + 1) % 3][rank],
-        )
-        assert torch.allclose(
-            renamed.emission[:, WORDS.index(here)], home.emission[:, WORDS.index(there)]
-        )
-    assert torch.allclose(new.emission[:12], home.emission, atol=1e-15) and len(new.initial) == 16
-    # three words of the new topic, one of each other
-    for kind, state in (
-        (NOUNS, 13),
-        (VERBS, 14),
-    ):
-        words = new.emission[state].topk(3).indices.tolist()
-        assert sorted(
-            topic for topic in range(3) for word in kind[topic] if WORDS.index(word) in words
-        ) == [0, 1, 2]
+def test_the_domains_differ_where_they_say():
+    home, _, renamed, noisy, new = map(study.domain, study.DOMAINS)
+    assert torch.allclose(noisy.emission, 0.9 * home.emission + 0.1 / 24)
+    boat, cook = (WORDS.index(topic[0]) for topic in NOUNS[:2])
+    assert torch.allclose(renamed.emission[:, cook], home.emission[:, boat])
+    words = {WORDS[one] for one in new.emission[13].topk(3).indices}  # of the fourth topic
+    assert [len(words & {*nouns}) for nouns in NOUNS] == [1, 1, 1]
 
 
 def test_the_probe_is_that_of_scikit_learn(generator):
@@ -68,24 +49,12 @@ def test_the_probe_is_that_of_scikit_learn(generator):
             study.with_constant(x), y
         )
         assert torch.allclose(weight, torch.from_numpy(theirs.coef_.T), atol=1e-5)
-    # labels that are separated or missing
-    inputs = 7 * torch.randn(1, 8, 48, generator=generator, dtype=torch.float64)
-    assert study.probe(inputs, torch.tensor([[0, 0, 0, 0, 0, 1, 1, 1]]), 3).isfinite().all()
 
 
-def test_the_regret_is_the_expected_log_loss_above_that_of_the_posterior(generator):
-    """Against labels drawn from the posterior, within four standard errors of the mean difference."""
-    posterior = torch.rand(50, 3, generator=generator, dtype=torch.float64).softmax(-1)
-    answer = torch.rand(50, 3, generator=generator, dtype=torch.float64).log_softmax(-1)
-    assert study.regret(posterior, posterior.log()) == pytest.approx(0, abs=1e-12)
-    labels = torch.multinomial(posterior, 4000, replacement=True, generator=generator)
-    # one mean over the rows for each draw
-    losses = (posterior.log() - answer).gather(1, labels).mean(0)
-    assert abs(losses.mean() - study.regret(posterior, answer)) < 4 * losses.std() / math.sqrt(4000)
-    certain = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    assert study.regret(
-        certain, torch.tensor([[0.25, 0.75]], dtype=torch.float64).log()
-    ) == pytest.approx(math.log(4))
+def test_the_regret_is_the_divergence_from_the_posterior(generator):
+    posterior, answer = torch.rand(2, 50, 3, generator=generator, dtype=torch.float64).softmax(-1)
+    expected = entropy(posterior, answer, axis=-1).mean()
+    assert study.regret(posterior, answer.log()) == pytest.approx(expected)
 
 
 def test_fine_tuning_learns_in_a_copy(generator):
@@ -94,40 +63,21 @@ def test_fine_tuning_learns_in_a_copy(generator):
     x = truth.sample(32, generator=generator)
     labels = study.topic_posterior(truth, x).argmax(-1)
     with torch.no_grad():
-        answer = net(x, torch.ones_like(x, dtype=torch.bool))[:, 15]
-        assert torch.allclose(
-            net.readout(study.middle_states(net, x)).log_softmax(-1), answer, atol=1e-6
-        )
+        read = net.readout(study.middle_states(net, x)).log_softmax(-1)
+        assert torch.allclose(read, net(x, torch.ones_like(x, dtype=torch.bool))[:, 15], atol=1e-6)
     before, head = copy.deepcopy(net.state_dict()), torch.zeros(9, 3, dtype=torch.float64)
     tuned, weight = study.fine_tune(net, x, labels, head, generator=generator)
-    assert all(map(torch.equal, net.state_dict().values(), before.values())) and not head.any()
-    assert not torch.equal(tuned.embedding.weight, net.embedding.weight)
-    with torch.no_grad():
-        loss = torch.nn.functional.cross_entropy(
-            study.with_constant(study.middle_states(tuned, x)) @ weight, labels
-        )
-    assert loss < math.log(3) - 0.01
+    assert all(map(torch.equal, net.state_dict().values(), before.values()))
+    answer = study.with_constant(study.middle_states(tuned, x)) @ weight
+    assert cross_entropy(answer, labels) < math.log(3) - 0.01
 
 
 class Knower:
     """A network's shell around a language: it answers exactly, and its states are the exact log-posterior."""
 
     def __init__(self, truth):
-        self.truth, self.num_tokens, self.vocab_size = truth, truth.num_tokens, truth.vocab_size
-        self.conditional_log_prob = truth.conditional_log_prob
-
-    def vocabulary_log_prob(self, x, observed):
-        return self.truth.vocabulary_log_prob(x, observed)
-
-
-class OneAtATime(Knower):
-    """Knows the answer where one word is hidden, and guesses where more are."""
-
-    def vocabulary_log_prob(self, x, observed):
-        known = super().vocabulary_log_prob(x, observed)
-        return torch.where(
-            ((~observed).sum(-1) == 1)[..., None, None], known, -math.log(len(WORDS))
-        )
+        self.num_tokens, self.vocab_size = truth.num_tokens, truth.vocab_size
+        self.vocabulary_log_prob = truth.vocabulary_log_prob
 
 
 def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
@@ -135,6 +85,7 @@ def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     monkeypatch.setattr(
         study, "middle_states", lambda net, x: study.topic_posterior(truth, x).log()
     )
+    monkeypatch.setattr(study, "LABELLED", {8: 4, 512: 1})
     found = study.afterwards(Knower(truth), seed=1, tuned=False)
     assert abs(found["fill, home"]) < 1e-9 and abs(found["write, home"]) < 1e-9
     assert 0 <= found["probe 512, home"] < found["probe 8, home"] < 0.1
@@ -143,8 +94,6 @@ def test_who_knows_the_language_has_no_regret_at_home(monkeypatch):
     )
     about = study.foretellers(Knower(truth), seed=1)
     assert all(abs(about[name]) < 1e-9 for name in ("area gap", "S(1)"))
-    found = study.afterwards(OneAtATime(truth), seed=1, tuned=False)
-    assert abs(found["fill, home"]) < 1e-9 and found["write, home"] > 10
 
 
 def test_every_task_is_measured_and_the_seed_decides(generator, monkeypatch):
@@ -152,4 +101,4 @@ def test_every_task_is_measured_and_the_seed_decides(generator, monkeypatch):
     net = small_net(generator)
     found = study.afterwards(net, seed=3)
     assert len(found) == 5 * 4 + 1 and min(found.values()) > 0
-    assert found == study.afterwards(net, seed=3) and found != study.afterwards(net, seed=4)
+    assert found == study.afterwards(net, seed=3)
