@@ -518,6 +518,4 @@ TABLES = {
 
 
 if __name__ == "__main__":
-    from mptlml_book import order  # by its own name, under which networks are kept
-
-    results.main(order.TABLES)
+    results.main(TABLES)
