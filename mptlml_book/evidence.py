@@ -373,8 +373,8 @@ def errors(model: str, variant: str, seed: int) -> Iterator[dict]:
     masks = estimate_area(net, x, N, generator=generator).mean
     orders = random_orders(N, len(x), generator=generator)  # [n, t]
     one = token_log_probs(net, x[:, None], nested_masks(orders)).gather(-1, orders[..., None])
-    written = torch.arange(N)[None].flip(-1)
-    yield line("left to right", chain_rule(net, x, written).sum(-1)[0] - exact)
+    ahead = torch.arange(N)[None].flip(-1)
+    yield line("left to right", chain_rule(net, x, ahead).sum(-1)[0] - exact)
     yield line("one order", one.sum((1, 2)) - exact)
     yield line("a mask per size", masks - exact)
     for data, rows in unlike(200, generator=generator).items():
@@ -512,15 +512,17 @@ def nested(row: int) -> Iterator[dict]:
     began.append(time.perf_counter())
     train(truth, seed=row, num_steps=20)
     began.append(time.perf_counter())
-    nested, reading, training = np.diff(began)
+    nested_seconds, area_seconds, training_seconds = np.diff(began)
     yield dict(
         row=row,
         exact=regression(4, None, 17).log_prob(x).item(),
         nested=sampler.results.logz[-1],
-        nested_seconds=nested,
+        nested_seconds=nested_seconds,
         area=area.mean.item(),
-        area_seconds=reading,
-        training_seconds=training * NUM_STEPS / 20,  # the whole training, by twenty of its steps
+        area_seconds=area_seconds,
+        training_seconds=training_seconds
+        * NUM_STEPS
+        / 20,  # the whole training, by twenty of its steps
     )
 
 

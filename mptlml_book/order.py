@@ -197,11 +197,10 @@ def _tree() -> Tree:
 
 
 LANGUAGES: dict[str, Any] = {
-    # that of Chapter 11
-    "chain": known.language(),
+    "chain": known.language(),  # that of Chapter 11
     # the same, its token j at place 5 j mod 32
     "moved": Moved(known.language(), 5 * torch.arange(32) % 32),
-    # sixteen words of it, and their copies, a tenth of them replaced
+    # sixteen words of that language, and their copies, a tenth of them replaced
     "copies": Copies(known.language(16), 0.9),
     # eight blocks of four words, a tenth of the sums replaced
     "sums": Sums(torch.tensor([0.7, 0.15, 0.1, 0.05], dtype=torch.float64), 0.9, 8),
@@ -257,11 +256,8 @@ def tuned(language: str, scheme: str) -> float:
 @torch.no_grad()
 def own_loss(language: str, scheme: str, rate: float, seed: int) -> float:
     """How far a network is above the least value of its own loss, nats per row, on 512 rows that the seed draws."""
-    net, truth, generator = (
-        network(language, scheme, seed, 600, rate),
-        LANGUAGES[language],
-        seeded(seed, 1),
-    )
+    net = network(language, scheme, seed, 600, rate)
+    truth, generator = LANGUAGES[language], seeded(seed, 1)
     x, judge = truth.sample(512, generator=generator), Shortfall(net, truth)
     if scheme == SURE:
         return -float(known.sure_places(net, x, judge=judge, generator=generator))
