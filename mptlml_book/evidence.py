@@ -255,8 +255,14 @@ def train_told(degree: int, *, seed: int) -> MaskedTransformer:
 
 
 def _fitted(net: Any, objective: Callable[[], Tensor], num_steps: int, rate: float) -> Any:
-    steps = dict(num_steps=num_steps, decay_steps=num_steps, warm_up=50)
-    fit(objective, net.parameters(), learning_rate=rate, **steps)
+    fit(
+        objective,
+        net.parameters(),
+        num_steps=num_steps,
+        learning_rate=rate,
+        decay_steps=num_steps,
+        warm_up=50,
+    )
     return net
 
 
@@ -321,7 +327,7 @@ def of_degree(model: Any, seed: int, variant: str = "uniform sizes") -> tuple[An
 
 def coins(prior: str, scheme: str, num_steps: int, seed: int) -> Iterator[dict]:
     """The errors of a network over all data sets there are, one for each number of heads."""
-    truth, heads = Coins(*PRIORS[prior]), np.arange(N + 1)
+    truth, heads = Coins(*PRIORS[prior]), range(N + 1)
     options = dict(seed=seed, num_steps=num_steps, distance="none", **VARIANTS[scheme])
     name = f"evidence coins {prior} {scheme} {num_steps} {seed}"
     net = results.kept(name, lambda: train(truth, **options))

@@ -23,7 +23,7 @@ A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise, product
 from typing import Any
 
@@ -69,7 +69,7 @@ COUNTS = 1, 2, 4, 8, 16, 32, 64
 class Moved:
     """A language whose token j stands at places[j]."""
 
-    def __init__(self, model: VocabularyModel, places: Tensor) -> None:
+    def __init__(self, model: HiddenMarkovModel, places: Tensor) -> None:
         self.model, self.places, self.back = model, places, places.argsort()
         self.num_tokens, self.vocab_size = model.num_tokens, model.vocab_size
 
@@ -85,7 +85,7 @@ class Language:
     """D = `num_tokens` words out of V = `vocab_size`: whoever can sum over hidden words can predict them.
 
     p(x_R) = sum prod_j seen_jv p(x), where seen_j holds 1 for each word that token j may be, else 0.
-    It is linear in each seen_jv, so its slope there is the share of the rows whose word j is v.
+    It is linear in each seen_jv, so its slope there is the part of the rows whose word j is v.
     """
 
     num_tokens: int
@@ -101,8 +101,9 @@ class Language:
         x, observed = torch.broadcast_tensors(x, observed)
         word = one_hot(x, self.vocab_size).double()
         seen = word.masked_fill(~observed[..., None], 1).requires_grad_()
-        (slope,) = torch.autograd.grad(self.visible_prob(seen).log().sum(), seen)
-        return (seen * slope).detach().log()
+        (slope,) = torch.autograd.grad(self.visible_prob(seen).sum(), seen)
+        share = seen.detach() * slope
+        return (share / share.sum(-1, keepdim=True)).log()
 
 
 class Copies(Language):
@@ -211,15 +212,15 @@ LANGUAGES: dict[str, Any] = {
 # Networks ---------------------------------------------------------------------------------------------------
 
 
-class Placed(nn.Module):
+class Placed(nn.Embedding):
     """The embedding of a network that knows the places of tokens too: a learned vector for each, zero at first."""
 
     def __init__(self, word: nn.Embedding, num_tokens: int) -> None:
-        super().__init__()
-        self.word, self.place = word, nn.Parameter(torch.zeros(num_tokens, word.embedding_dim))
+        super().__init__(word.num_embeddings, word.embedding_dim, _weight=word.weight.detach())
+        self.place = nn.Parameter(torch.zeros(num_tokens, word.embedding_dim))
 
     def forward(self, ids: Tensor) -> Tensor:
-        return self.word(ids) + self.place
+        return super().forward(ids) + self.place
 
 
 def train(
@@ -327,10 +328,11 @@ def follow(order: Order, x: Tensor, tie: Tensor, num_passes: int | None = None) 
 @torch.no_grad()
 def along(model: ConditionalModel, x: Tensor, path: list[Tensor]) -> Tensor:
     """What a model answers about the places of rows x [N, D] that come next along a path, nats per row [N]."""
-    return sum(
+    found = [
         torch.where(after, token_log_probs(model, x, before), 0.0).double().sum(-1)
         for before, after in pairwise(path)
-    )
+    ]
+    return torch.stack(found).sum(0)
 
 
 def behind(net: VocabularyModel, truth: Any, x: Tensor, path: list[Tensor]) -> float:
@@ -339,7 +341,7 @@ def behind(net: VocabularyModel, truth: Any, x: Tensor, path: list[Tensor]) -> f
 
 
 def read_networks(
-    nets: dict[str, VocabularyModel], truth: Any, seed: int
+    nets: Mapping[str, VocabularyModel], truth: Any, seed: int
 ) -> dict[str, dict[str, float]]:
     """How far networks are from a language along each order, nats per row: {scheme: {reading: value}}.
 

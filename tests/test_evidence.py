@@ -43,6 +43,7 @@ def test_a_regression_is_the_integral_over_its_coefficients(generator):
     same(study.regression(1).log_prob(x), np.log(value), 0.02)
 
 
+@pytest.mark.parametrize("degree", [0, 4, None])
 def test_more_points_of_the_prior_change_little(degree, generator):
     about = (4, None) if degree is None else (degree, study.WIDTH)
     x = study.regression(*about).sample(50, generator=generator)

@@ -87,14 +87,14 @@ ORDERS = {
     "random": study.random,
     "beside": study.beside(torch.tensor([2, 0, 3, 1])),
     "scattered": study.scattered(4),
-    "surest": study.surest(SMALL["tree"][0]),
+    "surest": study.surest(SMALL["copies"][0]),
 }
 
 
 @pytest.fixture
 def rows(generator):
-    """Rows of the tree, and ties."""
-    x = SMALL["tree"][0].sample(200, generator=generator)
+    """Rows with copies, and ties."""
+    x = SMALL["copies"][0].sample(200, generator=generator)
     return x, torch.rand(x.shape, generator=generator)
 
 
@@ -113,9 +113,7 @@ def test_an_order_looks_at_visible_words_alone(rows):
 def test_orders_are_what_their_names_say(rows):
     path = {name: torch.stack(study.follow(order, *rows)) for name, order in ORDERS.items()}
     assert all((masks.sum(-1).T == torch.arange(5)).all() for masks in path.values())
-    place = {
-        name: masks.int().diff(dim=0).argmax(-1).T for name, masks in path.items()
-    }  # [N, step]
+    place = {name: masks.int().diff(dim=0).argmax(-1).T for name, masks in path.items()}
     assert torch.equal(place["random"], rows[1].argsort(-1, descending=True))
     assert (place["scattered"] == torch.tensor([0, 2, 1, 3])).all()
     found = torch.tensor([1, 3, 0, 2])[place["beside"]]  # where the tokens are in their language
@@ -123,7 +121,7 @@ def test_orders_are_what_their_names_say(rows):
     for step in (1, 2, 3):
         run = found[:, : step + 1]
         assert (run.amax(1) - run.amin(1) == step).all()
-    sure = SMALL["tree"][0].vocabulary_log_prob(rows[0], path["surest"][1]).amax(-1)
+    sure = SMALL["copies"][0].vocabulary_log_prob(rows[0], path["surest"][1]).amax(-1)
     assert torch.equal(place["surest"][:, 1], sure.where(sure < 0, -1e9).argmax(-1))
 
 
@@ -169,12 +167,11 @@ def test_networks_are_trained_and_read(monkeypatch):
     monkeypatch.setattr(results, "kept", lambda name, make: make())
     monkeypatch.setattr(study, "NUM_ROWS", 2)
     schemes = study.UNIFORM, study.FIFTEEN, study.THEN
-    run, units, _ = study.table(10, 2, ["tree"], schemes, factor=0.5)
-    assert list(units()) == [(21, "tree"), (22, "tree")]
-    first, again = (list(run(21, "tree")) for _ in range(2))
-    assert first == again and [line["scheme"] for line in first] == list(schemes)
-    assert first[0]["random"] != first[1]["random"] and first[0]["rate"] == 0.005
-    assert min(list(first[2].values())[5:]) > 0  # the readings
+    found = study.table(10, 1, ["tree"], schemes, factor=0.5).run(21, "tree")
+    lines = pd.DataFrame(found).set_index("scheme")
+    assert lines.index.tolist() == list(schemes) and lines["random"].is_unique
+    assert lines.loc[study.UNIFORM, "rate"] == study.tuned("tree", study.UNIFORM) / 2
+    assert (lines.drop(columns=["language", "distance"]) > 0).all(axis=None)
 
 
 # Statistics -------------------------------------------------------------------------------------------------
