@@ -1,31 +1,49 @@
-"""The order that is chosen: five languages with exact answers, orders, and what is left of a lead along them.
+"""The order that is chosen: five languages with exact answers, orders, what is left of a lead along them; the long run.
 
 A network is read along an order as KL(p || q) at the place that is filled next, given all that is
 visible, summed over the places: what its text is below the truth's, without the noise of the words.
 Along random orders the mean is the truth's area minus the network's. An order may be chosen place
 by place, by what is visible alone. A lead is the difference of two networks; R is the lead along an
 order over that along random orders.
+
+The long run: a line for each network, KL in nats per row along each order. What was foretold
+stands in book/data/order_predictions.csv. Each table needs the first one:
+
+    order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
+    order_600     all schemes, five languages, ten seeds                                                2.3 h
+    order_2400    the same with four times the steps, eight seeds: the predictions are about these      3.8 h
+    order_half    uniform sizes and 15% in the chain at half the rates, 2,400 steps, eight seeds        0.3 h
+    order_moved   the moved chain, beside visible words where the chain has them, networks from above   0.1 h
+    order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
+    order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
+    order_9600    four schemes in the chain, four seeds                                                 0.9 h
+    order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
+
+A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of a trial (11).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
+from scipy.stats import qmc, t
 from torch import Generator, Tensor, nn
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
-from mptlml import draws
-from mptlml.models.hmm import HiddenMarkovModel
-from mptlml.protocol import VocabularyModel
+from mptlml.draws import seeded
+from mptlml.masks import random_orders
+from mptlml.models import HiddenMarkovModel
+from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
 from mptlml.score import chain_rule
 
 from . import known_language as known
-from .schedules import equal_steps
-from .shortfall import Shortfall
+from . import runs as results
+from .known_language import Shortfall
+from .masked_diffusion import equal_steps
 from .transformer import MaskedTransformer
 
 UNIFORM, WEIGHTED, FORTY, FIFTEEN, SURE, THEN = SCHEMES = (
@@ -36,15 +54,22 @@ UNIFORM, WEIGHTED, FORTY, FIFTEEN, SURE, THEN = SCHEMES = (
     "sure places",
     "40%, then uniform",
 )
+LONGER = UNIFORM, FORTY, FIFTEEN, THEN  # read in longer runs
 LAST_RATE = 3e-4  # of the last tenth of the steps of THEN: that of Chapter 11
 TIE = 1e-9  # what differs by rounding counts as equal
-Path = list[tuple[Tensor, Tensor]]  # for each pass: places [N, g], answers about them [N, g, V]
+RATES = 1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2
+TUNING_SEEDS = 121, 122
+NUM_ROWS = 128  # on which a network is read
+COUNTS = 1, 2, 4, 8, 16, 32, 64
+
+
+# Languages --------------------------------------------------------------------------------------------------
 
 
 class Moved:
     """A language whose token j stands at places[j]."""
 
-    def __init__(self, model: Any, places: Tensor) -> None:
+    def __init__(self, model: HiddenMarkovModel, places: Tensor) -> None:
         self.model, self.places, self.back = model, places, places.argsort()
         self.num_tokens, self.vocab_size = model.num_tokens, model.vocab_size
 
@@ -56,60 +81,80 @@ class Moved:
         return answer[..., self.back, :]
 
 
-class Copies:
+class Language:
+    """D = `num_tokens` words out of V = `vocab_size`: whoever can sum over hidden words can predict them.
+
+    p(x_R) = sum prod_j seen_jv p(x), where seen_j holds 1 for each word that token j may be, else 0.
+    It is linear in each seen_jv, so its slope there is the part of the rows whose word j is v.
+    """
+
+    num_tokens: int
+    vocab_size: int
+
+    def visible_prob(self, seen: Tensor) -> Tensor:
+        """p(x_R) [...], from which words each token may be, float64 [..., D, V]."""
+        raise NotImplementedError
+
+    @torch.enable_grad()
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]; an observed token's word is certain."""
+        x, observed = torch.broadcast_tensors(x, observed)
+        word = one_hot(x, self.vocab_size).double()
+        seen = word.masked_fill(~observed[..., None], 1).requires_grad_()
+        (slope,) = torch.autograd.grad(self.visible_prob(seen).sum(), seen)
+        share = seen.detach() * slope
+        return (share / share.sum(-1, keepdim=True)).log()
+
+
+class Copies(Language):
     """Rows of a hidden Markov model, and after them their copies, each word right with probability `keep`.
 
     Other words are drawn from all V.
     """
 
     def __init__(self, model: HiddenMarkovModel, keep: float) -> None:
-        self.model, self.keep = model, keep
-        self.num_tokens, self.vocab_size = 2 * model.num_tokens, model.vocab_size
-        size = self.vocab_size
-        self.copy = keep * torch.eye(size, dtype=torch.float64) + (1 - keep) / size  # [word, copy]
+        self.model, self.vocab_size = model, model.vocab_size
+        self.num_tokens = 2 * model.num_tokens
+        self.copy = _kept(torch.eye(self.vocab_size), keep)  # [word, copy]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         word = self.model.sample(num_rows, generator=generator)
         return torch.cat([word, _one_of(self.copy[word], generator)], -1)
 
-    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        seen = _evidence(x, observed, self.vocab_size)
+    def visible_prob(self, seen: Tensor) -> Tensor:
         word, copy = seen.tensor_split(2, -2)
-        about = copy @ self.copy.T  # what the copies say about the words
-        elsewhere = _around(self.model, (word * about) @ self.model.emission.T)
-        first = elsewhere @ self.model.emission
-        return _normalised(torch.cat([first * about, (first * word) @ self.copy], -2) * seen)
+        likelihood = (word * (copy @ self.copy.T)) @ self.model.emission.T  # [..., T, H]
+        state = self.model.initial
+        for here in likelihood.unbind(-2):
+            state = (state * here) @ self.model.transition
+        return state.sum(-1)
 
 
-class Tree:
-    """2^depth words under a binary tree of hidden states: initial [H], from parent to child [H, H], emission [H, V]."""
+class Tree(Language):
+    """2^depth words under a binary tree of hidden states: from parent to child [H, H], emission [H, V].
 
-    def __init__(self, initial: Tensor, transition: Tensor, emission: Tensor, depth: int) -> None:
-        self.initial, self.transition, self.emission = initial, transition, emission
-        self.depth, self.num_tokens, self.vocab_size = depth, 2**depth, emission.shape[1]
+    The state of the root is drawn evenly.
+    """
+
+    def __init__(self, transition: Tensor, emission: Tensor, depth: int) -> None:
+        self.transition, self.emission, self.depth = transition, emission, depth
+        self.num_tokens, self.vocab_size = 2**depth, emission.shape[1]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
-        state = _one_of(self.initial.expand(num_rows, 1, -1), generator)
+        root = torch.ones_like(self.transition[:1])
+        state = _one_of(root.expand(num_rows, 1, -1), generator)
         for _ in range(self.depth):
             state = _one_of(self.transition[state.repeat_interleave(2, -1)], generator)
         return _one_of(self.emission[state], generator)
 
-    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        seen = _evidence(x, observed, self.vocab_size)
+    def visible_prob(self, seen: Tensor) -> Tensor:
         below = seen @ self.emission.T  # [..., nodes of a level, H]
-        messages = []  # from the nodes of a level to their parents, the leaves first
         for _ in range(self.depth):
-            messages.append((below @ self.transition.T).unflatten(-2, (-1, 2)))
-            below = _share(messages[-1].prod(-2))
-        above = self.initial.expand_as(below)
-        for message in reversed(messages):
-            above = _share(
-                ((above[..., None, :] * message.flip(-2)) @ self.transition).flatten(-3, -2)
-            )
-        return _normalised((above @ self.emission) * seen)
+            below = (below @ self.transition.T).unflatten(-2, (-1, 2)).prod(-2)
+        return below.mean((-1, -2))
 
 
-class Sums:
+class Sums(Language):
     """Blocks of three words drawn from `chance` [V], and after them their sum modulo V, right with probability `keep`.
 
     Other sums are drawn from all V.
@@ -119,94 +164,59 @@ class Sums:
         self.chance, self.vocab_size, self.num_tokens = chance, len(chance), 4 * num_blocks
         word = torch.arange(len(chance))
         total = (word[:, None, None] + word[:, None] + word) % len(chance)
-        self.sums = keep * one_hot(total, len(chance)).double() + (1 - keep) / len(chance)
-        self.table = chance[:, None, None, None] * chance[:, None, None] * chance[:, None]
-        self.table = self.table * self.sums  # [V, V, V, V] of a block
+        self.sums = _kept(one_hot(total), keep)  # [V, V, V, V]
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         free = _one_of(self.chance.expand(num_rows, self.num_tokens // 4, 3, -1), generator)
-        return torch.cat(
-            [free, _one_of(self.sums[free.unbind(-1)], generator)[..., None]], -1
-        ).flatten(1)
+        total = _one_of(self.sums[free.unbind(-1)], generator)
+        return torch.cat([free, total[..., None]], -1).flatten(1)
 
-    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        seen = _evidence(x, observed, self.vocab_size).unflatten(-2, (-1, 4))
-        joint = torch.einsum("abcd,...a,...b,...c,...d->...abcd", self.table, *seen.unbind(-2))
-        own = [
-            joint.sum([axis for axis in (-4, -3, -2, -1) if axis != one]) for one in range(-4, 0)
-        ]
-        return _normalised(torch.stack(own, -2).flatten(-3, -2))
+    def visible_prob(self, seen: Tensor) -> Tensor:
+        *free, total = seen.unflatten(-2, (-1, 4)).unbind(-2)  # [..., blocks, V] each
+        chance = [self.chance * word for word in free]
+        block = torch.einsum("abcd,...a,...b,...c,...d->...", self.sums, *chance, total)
+        return block.prod(-1)
 
 
-def _evidence(x: Tensor, observed: Tensor, vocab_size: int) -> Tensor:
-    """Which words a token may be, [..., D, V]: the one that is observed, else all."""
-    x, observed = torch.broadcast_tensors(x, observed)
-    return torch.where(observed[..., None], one_hot(x.long(), vocab_size), 1).double()
-
-
-def _around(model: HiddenMarkovModel, likelihood: Tensor) -> Tensor:
-    """p(z_t | evidence at all other tokens) up to a factor [..., T, H], for p(evidence at t | z_t) [..., T, H]."""
-    here = likelihood.unbind(-2)
-    before, after = [model.initial.expand_as(here[0])], [torch.ones_like(here[0])]
-    for state in here[:-1]:
-        before.append(_share((before[-1] * state) @ model.transition))
-    for state in here[:0:-1]:
-        after.append(_share((after[-1] * state) @ model.transition.T))
-    return torch.stack(before, -2) * torch.stack(after[::-1], -2)
-
-
-def _share(weight: Tensor) -> Tensor:
-    return weight / weight.sum(-1, keepdim=True)
-
-
-def _normalised(weight: Tensor) -> Tensor:
-    return _share(weight).log()
+def _kept(right: Tensor, keep: float) -> Tensor:
+    """The right word [..., V] with probability `keep`, else any."""
+    return keep * right.double() + (1 - keep) / right.shape[-1]
 
 
 def _one_of(probs: Tensor, generator: Generator) -> Tensor:
     """An index drawn from each row of probabilities [..., C]: [...]."""
-    return draws.multinomial(probs.flatten(0, -2), 1, generator).view(probs.shape[:-1])
+    drawn = torch.multinomial(probs.flatten(0, -2), 1, generator=generator)
+    return drawn.view(probs.shape[:-1])
 
 
-def chain() -> HiddenMarkovModel:
-    """The language of Chapter 11."""
-    return known.language()
-
-
-def moved() -> Moved:
-    """The same, its token j at place 5 j mod 32."""
-    return Moved(known.language(), 5 * torch.arange(32) % 32)
-
-
-def copies() -> Copies:
-    """Sixteen words of the language of Chapter 11, and their copies, a tenth of them replaced."""
-    return Copies(known.language(16), 0.9)
-
-
-def tree() -> Tree:
+def _tree() -> Tree:
     """Depth 5, eight states of three words; a child has its parent's state with probability 0.9, else any."""
-    zipf = _share(1 / torch.arange(1, 4, dtype=torch.float64))
+    zipf = 1 / torch.arange(1, 4, dtype=torch.float64)
     states = torch.eye(8, dtype=torch.float64)
-    emission = (1 - known.NOISE) * torch.kron(states, zipf) + known.NOISE / 24
-    return Tree(torch.full((8,), 1 / 8).double(), 0.9 * states + 0.1 / 8, emission, 5)
+    emission = _kept(torch.kron(states, zipf / zipf.sum()), 1 - known.NOISE)
+    return Tree(_kept(states, 0.9), emission, 5)
 
 
-def sums() -> Sums:
-    """Eight blocks of V = 4 words of probability 0.7, 0.15, 0.1, 0.05; a tenth of the sums replaced."""
-    return Sums(torch.tensor([0.7, 0.15, 0.1, 0.05], dtype=torch.float64), 0.9, 8)
-
-
-LANGUAGES: dict[str, Callable[[], Any]] = {
-    language.__name__: language for language in (chain, moved, copies, sums, tree)
+LANGUAGES: dict[str, Any] = {
+    "chain": known.language(),  # that of Chapter 11
+    # the same, its token j at place 5 j mod 32
+    "moved": Moved(known.language(), 5 * torch.arange(32) % 32),
+    # sixteen words of that language, and their copies, a tenth of them replaced
+    "copies": Copies(known.language(16), 0.9),
+    # eight blocks of four words, a tenth of the sums replaced
+    "sums": Sums(torch.tensor([0.7, 0.15, 0.1, 0.05], dtype=torch.float64), 0.9, 8),
+    "tree": _tree(),
 }
+
+
+# Networks ---------------------------------------------------------------------------------------------------
 
 
 class Placed(nn.Embedding):
     """The embedding of a network that knows the places of tokens too: a learned vector for each, zero at first."""
 
     def __init__(self, word: nn.Embedding, num_tokens: int) -> None:
-        count, width = word.weight.shape
-        super().__init__(count, width, _weight=word.weight.detach())
+        super().__init__(word.num_embeddings, word.embedding_dim, _weight=word.weight.detach())
         self.place = nn.Parameter(torch.zeros(num_tokens, word.embedding_dim))
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -214,40 +224,49 @@ class Placed(nn.Embedding):
 
 
 def train(
-    language: str,
-    scheme: str,
-    *,
-    seed: int,
-    num_steps: int,
-    learning_rate: float,
-    distance: str = "flat",
+    language: str, scheme: str, seed: int, num_steps: int, rate: float, distance: str = "flat"
 ) -> MaskedTransformer:
     """A network trained on one of LANGUAGES by one of SCHEMES; with one seed all share first weights and rows."""
-    truth, generator = LANGUAGES[language](), draws.seeded(seed)
-    shape: dict[str, Any] = {**known.SMALL, "distance": distance}
-    net = MaskedTransformer(truth.num_tokens, truth.vocab_size, **shape, generator=generator)
+    truth, generator = LANGUAGES[language], seeded(seed)
+    net = MaskedTransformer(
+        truth.num_tokens, truth.vocab_size, **known.SMALL, distance=distance, generator=generator
+    )
     net.embedding = Placed(net.embedding, truth.num_tokens)
     rows = truth.sample(num_steps * known.BATCH, generator=generator)
     last = num_steps // 10 if scheme == THEN else 0
-    parts = rows.split([(num_steps - last) * known.BATCH, last * known.BATCH])
-    first = FORTY if scheme == THEN else scheme
-    known.train_on(parts[0], net, first, generator, learning_rate, known.WARM_UP)
+    first, rest = rows.tensor_split([(num_steps - last) * known.BATCH])
+    known.train_on(first, net, FORTY if last else scheme, generator, rate, known.WARM_UP)
     if last:
-        known.train_on(parts[1], net, UNIFORM, generator, LAST_RATE, last // 6)
+        known.train_on(rest, net, UNIFORM, generator, LAST_RATE, last // 6)
     return net
 
 
+def network(*options: Any) -> MaskedTransformer:
+    """The network of `train` with these arguments, kept in a file of that name."""
+    name = ", ".join(map(str, options))
+    return results.kept(f"order/{name}", lambda: train(*options))
+
+
+def tuned(language: str, scheme: str) -> float:
+    """The learning rate of a scheme: that of its own loss."""
+    tried = pd.read_csv(results.FOLDER / "order_tuning.csv", comment="#")
+    loss = tried.pivot_table("loss", "rate", ["language", "scheme"])
+    return loss[language, FORTY if scheme == THEN else scheme].idxmin()
+
+
 @torch.no_grad()
-def own_loss(net: VocabularyModel, truth: Any, scheme: str, *, seed: int) -> float:
-    """The scheme's own objective minus its exact value, nats per row, on 512 rows that the seed draws."""
-    generator = draws.seeded(seed, 1)
+def own_loss(language: str, scheme: str, rate: float, seed: int) -> float:
+    """How far a network is above the least value of its own loss, nats per row, on 512 rows that the seed draws."""
+    net = network(language, scheme, seed, 600, rate)
+    truth, generator = LANGUAGES[language], seeded(seed, 1)
     x, judge = truth.sample(512, generator=generator), Shortfall(net, truth)
     if scheme == SURE:
-        return float(known.sure_places(net, x, judge=judge, generator=generator))
-    return float(known.OBJECTIVES[scheme](judge, x, generator=generator))
+        return -float(known.sure_places(net, x, judge=judge, generator=generator))
+    return -float(known.OBJECTIVES[scheme](judge, x, generator=generator))
 
 
-# An order: what is visible (rows [N, D], seen [N, D]) -> keys [N, D]; the highest hidden one comes next.
+# Orders: what is visible (rows [N, D], seen [N, D]) -> keys [N, D]; the highest hidden one comes next -------
+
 Order = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -256,32 +275,19 @@ def fixed(rank: Tensor) -> Order:
     return lambda x, seen: -rank.double().expand(x.shape)
 
 
-def beside(x: Tensor, seen: Tensor) -> Tensor:
-    """Any place beside a visible one, at random; the first place too."""
-    near = torch.zeros_like(seen)
-    near[:, 1:] |= seen[:, :-1]
-    near[:, :-1] |= seen[:, 1:]
-    return near.double()
+def beside(places: Tensor) -> Order:
+    """Any place beside a visible one, at random, in a row whose token j stands at places[j]; the first place too."""
 
+    def key(x: Tensor, seen: Tensor) -> Tensor:
+        wide = pad(seen[:, places], (1, 1))
+        return (wide[:, :-2] | wide[:, 2:])[:, places.argsort()].double()
 
-def beside_in(moved: Moved) -> Order:
-    """Any place beside a visible one where the language that was moved has it."""
-    return lambda x, seen: beside(x, seen[:, moved.places])[:, moved.back]
+    return key
 
 
 def surest(model: VocabularyModel) -> Order:
     """The place whose likeliest word is most probable."""
     return lambda x, seen: model.vocabulary_log_prob(x, seen).double().amax(-1).exp()
-
-
-def least_entropy(model: VocabularyModel) -> Order:
-    """The place whose answer has the least entropy."""
-
-    def key(x: Tensor, seen: Tensor) -> Tensor:
-        answer = model.vocabulary_log_prob(x, seen).double()
-        return torch.where(seen[..., None], 0.0, answer.exp() * answer).sum(-1)
-
-    return key
 
 
 def random(x: Tensor, seen: Tensor) -> Tensor:
@@ -290,118 +296,103 @@ def random(x: Tensor, seen: Tensor) -> Tensor:
 
 
 def scattered(num_tokens: int) -> Order:
-    """Places far from each other first: their numbers read with the last bit first."""
-    bits = num_tokens.bit_length() - 1
-    return fixed(torch.tensor([int(f"{j:0{bits}b}"[::-1], 2) for j in range(num_tokens)]))
+    """Places far from each other first: Halton's sequence, their numbers read with the last bit first."""
+    return fixed(torch.from_numpy(qmc.Halton(1, scramble=False).random(num_tokens)[:, 0]))
 
 
-@torch.no_grad()
-def follow(
-    order: Order,
-    model: VocabularyModel,
-    x: Tensor,
-    tie: Tensor,
-    *,
-    passes: int | None = None,
-    generator: Generator | None = None,
-) -> tuple[Tensor, Path]:
-    """Rows x [N, D] along an order, and what the model answers about each place when its turn comes: a Path.
-
-    tie [N, D]: numbers in [0, 1), drawn before, that decide between equal keys. generator: write
-    rows in place of reading x, each word drawn from the model's answer.
-    """
-    seen, path, x = torch.zeros_like(x, dtype=torch.bool), [], x.clone()
-    for count in equal_steps(x.shape[1], passes or x.shape[1]):
-        key = (order(torch.where(seen, x, 0), seen) / TIE).round() + tie / 2
-        places = key.masked_fill(seen, -math.inf).topk(count).indices
-        answer = _at(model.vocabulary_log_prob(x, seen), places)
-        if generator is not None:
-            x = x.scatter(-1, places, _one_of(answer.exp(), generator))
-        path.append((places, answer))
-        seen = seen.scatter(-1, places, True)
-    return x, path
+# Reading ----------------------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
-def below(model: VocabularyModel, x: Tensor, path: Path) -> Tensor:
-    """KL(answers of the path || answers of the model) along it, nats per row, mean over rows x: [passes]."""
-    seen, found = torch.zeros_like(x, dtype=torch.bool), []
-    for places, p in path:
-        q = _at(model.vocabulary_log_prob(x, seen), places)
-        kl = torch.where(p == -math.inf, 0.0, p.exp() * (p - q)).sum(-1)
-        found.append(kl.sum(-1).mean())
-        seen = seen.scatter(-1, places, True)
-    return torch.stack(found)
-
-
-def _at(answer: Tensor, places: Tensor) -> Tensor:
-    """Answers [N, D, V] at places [N, g]: float64 [N, g, V]."""
-    return answer.gather(1, places[..., None].expand(-1, -1, answer.shape[-1])).double()
-
-
-def rows_and_ties(truth: Any, seed: int, num_rows: int = 128) -> tuple[Tensor, Tensor]:
+def rows_and_ties(truth: Any, seed: int) -> tuple[Tensor, Tensor]:
     """Rows [N, D] that all networks of a seed are read on, and numbers [N, D] that decide between equal keys."""
-    generator = draws.seeded(seed, 2)
-    x = truth.sample(num_rows, generator=generator)
-    return x, draws.rand(x.shape, None, generator)
+    generator = seeded(seed, 2)
+    x = truth.sample(NUM_ROWS, generator=generator)
+    return x, torch.rand(x.shape, generator=generator, dtype=torch.float64)
+
+
+@torch.no_grad()
+def follow(order: Order, x: Tensor, tie: Tensor, num_passes: int | None = None) -> list[Tensor]:
+    """What is visible of rows x [N, D] along an order, before each pass and in the end: masks [N, D].
+
+    tie [N, D]: numbers in [0, 1), drawn before, that decide between equal keys. num_passes: by
+    default one for each place.
+    """
+    seen = [torch.zeros_like(x, dtype=torch.bool)]
+    for count in equal_steps(x.shape[1], num_passes or x.shape[1]):
+        key = (order(torch.where(seen[-1], x, 0), seen[-1]) / TIE).round() + tie / 2
+        places = key.masked_fill(seen[-1], -math.inf).topk(count).indices
+        seen.append(seen[-1].scatter(-1, places, True))
+    return seen
+
+
+@torch.no_grad()
+def along(model: ConditionalModel, x: Tensor, path: list[Tensor]) -> Tensor:
+    """What a model answers about the places of rows x [N, D] that come next along a path, nats per row [N]."""
+    found = [
+        torch.where(after, token_log_probs(model, x, before), 0.0).double().sum(-1)
+        for before, after in pairwise(path)
+    ]
+    return torch.stack(found).sum(0)
+
+
+def behind(net: VocabularyModel, truth: Any, x: Tensor, path: list[Tensor]) -> float:
+    """KL(truth || network) along a path, nats per row, mean over rows x [N, D]."""
+    return -float(along(Shortfall(net, truth), x, path).mean())
 
 
 def read_networks(
-    nets: dict[str, VocabularyModel], truth: Any, *, seed: int, num_rows: int = 128
+    nets: Mapping[str, VocabularyModel], truth: Any, seed: int
 ) -> dict[str, dict[str, float]]:
     """How far networks are from a language along each order, nats per row: {scheme: {reading: value}}.
 
-    The seed draws rows and ties, the same for all networks. A name with "first" is the part of the
-    first four places, with "8 passes" that of four places at a time, with "written" KL(q || p) of
-    what the network writes. "rival surest": along the surest places of a fixed 15%, or for that
-    network of uniform sizes.
+    The seed draws rows and ties, the same for all networks. A name with "8 passes" is that of four
+    places at a time. "rival surest": along the surest places of a fixed 15%, or for that network of
+    uniform sizes.
     """
-    (x, tie), length = rows_and_ties(truth, seed, num_rows), truth.num_tokens
-    orders = {
-        "random": random,
-        "left to right": fixed(torch.arange(length)),
-        "beside": beside,
-        "scattered": scattered(length),
-        "exact surest": surest(truth),
+    rows, every = rows_and_ties(truth, seed), torch.arange(truth.num_tokens)
+    common = {
+        "random": follow(random, *rows),
+        "left to right": follow(fixed(every), *rows),
+        "beside": follow(beside(every), *rows),
+        "scattered": follow(scattered(truth.num_tokens), *rows),
+        "exact surest": follow(surest(truth), *rows),
+        "random, 8 passes": follow(random, *rows, 8),
     }
-    common = {name: follow(order, truth, x, tie)[1] for name, order in orders.items()}
-    common["random, 8 passes"] = follow(random, truth, x, tie, passes=8)[1]
-    sure = {scheme: follow(surest(net), truth, x, tie)[1] for scheme, net in nets.items()}
+    sure = {scheme: follow(surest(net), *rows) for scheme, net in nets.items()}
     found = {}
     for scheme, net in nets.items():
-        paths = common | {
-            "own surest": sure[scheme],
-            "own least entropy": follow(least_entropy(net), truth, x, tie)[1],
-            "own surest, 8 passes": follow(surest(net), truth, x, tie, passes=8)[1],
-        }
+        at_once = follow(surest(net), *rows, 8)
+        paths = common | {"own surest": sure[scheme], "own surest, 8 passes": at_once}
         rival = UNIFORM if scheme == FIFTEEN else FIFTEEN
         if rival in nets:
             paths["rival surest"] = sure[rival]
-        steps = {name: below(net, x, path) for name, path in paths.items()}
-        for name, order in {"random": random, "own surest": surest(net)}.items():
-            own, path = follow(order, net, x, tie, generator=draws.seeded(seed, 3))
-            steps[f"{name}, written"] = below(truth, own, path)
-        found[scheme] = {name: float(kl.sum()) for name, kl in steps.items()} | {
-            f"{name}, first": float(kl[:4].sum()) for name, kl in steps.items() if len(kl) > 8
-        }
+        found[scheme] = {name: behind(net, truth, rows[0], path) for name, path in paths.items()}
     return found
 
 
 @torch.no_grad()
-def best_of(
-    model: VocabularyModel, truth: Any, x: Tensor, orders: Tensor, counts: Sequence[int]
-) -> dict[int, tuple[float, float]]:
-    """The best of k orders, chosen once the words are seen, and the mixture of k, for k of `counts`.
+def best_of(model: VocabularyModel, truth: Any, x: Tensor, orders: Tensor) -> Iterator[dict]:
+    """The best of k orders, chosen once the words are seen, and the mixture of k, for k of COUNTS.
 
     Nats per row above log p, mean over rows x [N, D] and over the disjoint k of orders [Q, D].
+    k = 0: along the model's surest places.
     """
-    log_q = chain_rule(model, x, orders).double().sum(-1)  # [Q, N]
-    above, found = log_q - truth.log_prob(x), {}
-    for count in counts:
-        some = above.unflatten(0, (-1, count))  # [Q / k, k, N]
-        mixture = some.logsumexp(1) - math.log(count)
-        found[count] = float(some.amax(1).mean()), float(mixture.mean())
-    return found
+    exact = truth.log_prob(x)
+    sure = along(model, x, follow(surest(model), x, torch.zeros(x.shape))) - exact
+    above = chain_rule(model, x, orders).double().sum(-1) - exact  # [Q, N]
+    for count in 0, *COUNTS:
+        some = above.unflatten(0, (-1, count)) if count else sure[None, None]  # [Q / k, k, N]
+        mixture = some.logsumexp(1) - math.log(some.shape[1])
+        yield dict(k=count, best=some.amax(1).mean().item(), mixture=mixture.mean().item())
+
+
+# Statistics -------------------------------------------------------------------------------------------------
+
+
+def by_seed(runs: pd.DataFrame, language: str, order: str, num_steps: int) -> pd.DataFrame:
+    """How far networks are from a language along an order, nats per row: a line a seed, a column a scheme."""
+    some = runs.query("language == @language and num_steps == @num_steps")
+    return some.pivot(index="seed", columns="scheme", values=order)
 
 
 def lead(
@@ -412,9 +403,9 @@ def lead(
     pair: tuple[str, str] = (UNIFORM, FIFTEEN),
 ) -> pd.Series:
     """How much closer the first of two schemes is to the language than the second, nats per row, by seed."""
-    some = runs[(runs["language"] == language) & (runs["num_steps"] == num_steps)]
-    by_seed = some.pivot(index="seed", columns="scheme", values=order)
-    return (by_seed[pair[1]] - by_seed[pair[0]]).dropna()
+    first, second = pair
+    gap = by_seed(runs, language, order, num_steps)
+    return (gap[second] - gap[first]).dropna()
 
 
 def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own surest") -> pd.Series:
@@ -422,17 +413,10 @@ def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own su
 
     The best one is that of the other seeds, so that chance favours neither. Nats per row, by seed.
     """
-    some = runs[(runs["language"] == language) & (runs["num_steps"] == num_steps)]
-    at_random, read = (
-        some.pivot(index="seed", columns="scheme", values=name) for name in ("random", order)
-    )
-    return pd.Series(
-        {
-            seed: read.loc[seed, at_random.loc[seed].idxmin()]
-            - read.loc[seed, read.drop(seed).mean().idxmin()]
-            for seed in read.index
-        }
-    )
+    gap = by_seed(runs, language, order, num_steps)
+    by_area = by_seed(runs, language, "random", num_steps).idxmin(axis=1)
+    best = (gap.sum() - gap).idxmin(axis=1)
+    return pd.Series({seed: row[by_area[seed]] - row[best[seed]] for seed, row in gap.iterrows()})
 
 
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
@@ -441,65 +425,95 @@ def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, flo
     The interval holds each R at which the mean of some - R whole is not told from 0 by Student's
     test; where `whole` is not told from 0 it has no ends.
     """
-    (a, b), cov = np.mean([some, whole], 1), np.cov(some, whole) / len(some)
-    square = stats.t.ppf(0.5 + level / 2, len(some) - 1) ** 2
-    lead, middle, last = (
-        b**2 - square * cov[1, 1],
-        a * b - square * cov[0, 1],
-        a**2 - square * cov[0, 0],
-    )
-    if lead <= 0:
-        return a / b, -math.inf, math.inf
-    half = math.sqrt(max(middle**2 - lead * last, 0.0))
-    return a / b, (middle - half) / lead, (middle + half) / lead
+    mean, cov = np.mean([some, whole], 1), np.cov(some, whole) / len(some)
+    square = t.ppf(0.5 + level / 2, len(some) - 1) ** 2
+    (last, middle), (_, first) = np.outer(mean, mean) - square * cov
+    low, high = -math.inf, math.inf
+    if first > 0:
+        low, high = np.sort(np.roots([first, -2 * middle, last]).real)
+    return mean[0] / mean[1], low, high
 
 
-def gone(some: Any, whole: Any, margin: float = 0.25) -> float:
-    """p of the test that `some` is within a share `margin` of `whole` (positive), on average: two one-sided tests."""
-    some, whole = np.asarray(some), np.asarray(whole)
-    above = stats.ttest_1samp(some - margin * whole, 0, alternative="less").pvalue
-    under = stats.ttest_1samp(some + margin * whole, 0, alternative="greater").pvalue
-    return float(max(above, under))
+# The long run -----------------------------------------------------------------------------------------------
 
 
-def outcomes(runs: pd.DataFrame) -> dict[int, float]:
-    """What the runs say to each of the predictions in book/data/order_predictions.csv: {number: quantity}.
+def tune(language: str, scheme: str) -> list[dict]:
+    """A line for each rate tried and seed: from 0.01 and 0.02 on, until the best rate lies between two others."""
+    lines: list[dict] = []
+    rates = {*RATES[3:5]}
+    while rates:
+        for rate, seed in product(rates, TUNING_SEEDS):
+            loss = own_loss(language, scheme, rate, seed)
+            lines.append(dict(language=language, scheme=scheme, rate=rate, seed=seed, loss=loss))
+        tried = pd.DataFrame(lines).groupby("rate")["loss"].mean()
+        best = RATES.index(tried.idxmin())
+        rates = {*RATES[max(best - 1, 0) : best + 2]} - {*tried.index}
+    return sorted(lines, key=lambda line: line["rate"])
 
-    NaN where its runs are not there yet.
+
+def table(
+    num_steps: int,
+    num_seeds: int,
+    languages: Iterable[str] = LANGUAGES,
+    schemes: Iterable[str] = SCHEMES,
+    distance: str = "flat",
+    factor: float = 1.0,
+) -> results.Table:
+    """Languages and schemes, seed by seed, so that what is done first is complete. factor: of all rates."""
+
+    def read(seed: int, language: str) -> Iterator[dict]:
+        rates = {scheme: factor * tuned(language, scheme) for scheme in schemes}
+        nets = {
+            scheme: network(language, scheme, seed, num_steps, rate, distance)
+            for scheme, rate in rates.items()
+        }
+        about = dict(language=language, num_steps=num_steps, seed=seed)
+        for scheme, found in read_networks(nets, LANGUAGES[language], seed).items():
+            about |= dict(scheme=scheme, rate=rates[scheme], distance=distance)
+            yield about | found
+
+    return results.Table(read, lambda: product(range(21, 21 + num_seeds), languages))
+
+
+def beside_in_the_chain(num_steps: int, seed: int) -> Iterator[dict]:
+    """A line for each network of the moved chain: beside a visible word where the chain, not the page, has it."""
+    truth = LANGUAGES["moved"]
+    x, tie = rows_and_ties(truth, seed)
+    path = follow(beside(truth.places), x, tie)
+    for scheme in LONGER:
+        net = network("moved", scheme, seed, num_steps, tuned("moved", scheme))
+        about = dict(language="moved", num_steps=num_steps, seed=seed, scheme=scheme)
+        yield about | {"beside in the chain": behind(net, truth, x, path)}
+
+
+def best(seed: int, scheme: str) -> Iterator[dict]:
+    """A line for each number of orders of `best_of`. 256 rows.
+
+    The networks start as those of Chapter 11, with their look at neighbours.
     """
+    truth, generator = LANGUAGES["chain"], seeded(seed, 4)
+    net = network("chain", scheme, seed, 600, tuned("chain", scheme), "near")
+    x = truth.sample(256, generator=generator)
+    orders = random_orders(truth.num_tokens, max(COUNTS), generator=generator)
+    for line in best_of(net, truth, x, orders):
+        yield dict(scheme=scheme, seed=seed) | line
 
-    def r(language: str, order: str = "own surest", num_steps: int = 2400) -> float:
-        return ratio(*(lead(runs, language, name, num_steps) for name in (order, "random")))[0]
 
-    def no_worse(language: str) -> bool:
-        pair = (THEN, UNIFORM)
-        return all(
-            lead(runs, language, name, pair=pair).mean() >= 0 for name in ("random", "own surest")
-        )
+TABLES = {
+    "order_tuning": results.Table(tune, lambda: product(LANGUAGES, SCHEMES[:-1])),
+    "order_600": table(600, 10),
+    "order_2400": table(2400, 8),
+    "order_half": table(2400, 8, ["chain"], [UNIFORM, FIFTEEN], factor=0.5),
+    "order_moved": results.Table(
+        beside_in_the_chain,
+        lambda: [*product([600], range(21, 31)), *product([2400], range(21, 29))],
+    ),
+    "order_near": table(600, 10, ["chain"], LONGER[:-1], "near"),
+    "order_words": table(1980, 10, schemes=[FIFTEEN]),
+    "order_9600": table(9600, 4, ["chain"], LONGER),
+    "order_best": results.Table(best, lambda: product(range(21, 26), [UNIFORM, FIFTEEN])),
+}
 
-    def added() -> float:
-        some = runs[(runs["language"] == "sums") & (runs["num_steps"] == 2400)]
-        mean = some.groupby("scheme")[["own surest", "random"]].mean()
-        return (mean["own surest"] - mean["random"]).max()
 
-    def moves(language: str) -> float:
-        own, other = (lead(runs, language, name).mean() for name in ("own surest", "rival surest"))
-        return abs(own - other)
-
-    asked: dict[int, Callable[[], float]] = {
-        1: lambda: r("chain"),
-        2: lambda: r("chain", "beside") - r("chain"),
-        3: lambda: r("moved") - r("chain"),
-        4: lambda: min(r("copies"), r("tree")),
-        5: added,
-        6: lambda: r("chain", num_steps=9600) - r("chain", num_steps=600),
-        7: lambda: sum(map(no_worse, LANGUAGES)),
-        8: lambda: max(map(moves, LANGUAGES)),
-    }
-    found = {}
-    for number, ask in asked.items():
-        try:
-            found[number] = float(ask())
-        except KeyError:
-            found[number] = math.nan
-    return found
+if __name__ == "__main__":
+    results.main(TABLES)

@@ -232,8 +232,8 @@ def test_the_coins_have_their_evidence_as_area(data):
     told, heads = data["coins"], range(25)
     for model, pair in zip(told["models"], ((1, 1), (20, 20)), strict=True):
         found = [run_script("coins", "kind.curve(...value)", [model["exact"], k]) for k in heads]
-        rows = (torch.arange(24) < torch.arange(25)[:, None]).double()
-        expected = evidence.Coins(*pair).log_prob(rows).tolist()
+        exact = evidence.coins_by_count(evidence.Coins(*pair))
+        expected = [evidence.curve_of_count(exact, k).sum() for k in heads]
         assert np.sum(found, 1) == pytest.approx(expected, abs=1e-3)
         network = np.array(model["network"])
         for k in (0, 17, 24):

@@ -1,1 +1,0 @@
-from .known_language import Shortfall  # noqa: F401
