@@ -142,14 +142,16 @@ def estimate_area(
     """
     check_rows(x, model.num_tokens)
     if error is not None:
-
-        def ask(rows: Tensor, num_passes: int, generator: Generator) -> RowEstimates:
-            return estimate_area(
-                model, x[rows], num_passes, by_orders=by_orders, generator=generator
-            )
-
-        first = 8 * model.num_tokens if by_orders else FIRST
-        return until_error(ask, len(x), num_passes, error, first=first, generator=generator)
+        return until_error(
+            lambda rows, passes, generator: estimate_area(
+                model, x[rows], passes, by_orders=by_orders, generator=generator
+            ),
+            len(x),
+            num_passes,
+            error,
+            first=8 * model.num_tokens if by_orders else FIRST,
+            generator=generator,
+        )
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, generator)
