@@ -209,11 +209,12 @@ def curve_of(values, rates, lengths=(10, 10)):
 
 
 def test_table2_area_sums_99_rates_off_straight_lines():
-    rates, scores = (0.15, 0.5, 0.85), [-1.0, -2.0, -5.0]
-    area = table2_area(curve_of([[score] * 2 for score in scores], rates))
-    known = np.interp(np.arange(1, 100) / 100, rates, scores)
-    assert area.mean == pytest.approx(5.12 * known.sum())
-    assert area.stderr == pytest.approx(0, abs=1e-9)
+    """Each row counts by its length, in the mean and in the error."""
+    rates, scores = (0.15, 0.5, 0.85), np.array([[-1.0, -1.0], [-2.0, -2.0], [-5.0, -8.0]])
+    area = table2_area(curve_of(scores, rates, (6, 2)))
+    rows = 5.12 * np.array([np.interp(RATES, rates, own).sum() for own in scores.T])
+    error = 2 * 0.75 * 0.25 * (rows[0] - rows[1])
+    assert (area.mean, area.stderr) == pytest.approx((0.75 * rows[0] + 0.25 * rows[1], error))
 
 
 SLOPES = [(-1.0, -2.0), (-2.0, -8.0)]
@@ -227,14 +228,6 @@ def test_rate_curve_weighs_rows_by_their_length():
     np.testing.assert_allclose(curve.row_areas, [first, -10])
     area = curve.area()  # -8, -10
     assert (area.mean, area.stderr, area.dof) == pytest.approx((-9, 1, 1))
-    # in units of 512 tokens, by length: 49 rates at the first score, 50 up to the second
-    units = 5.12 * np.array(
-        [[49 * one + np.linspace(one, two, 51)[:-1].sum()] for one, two in SLOPES]
-    )
-    by_token = table2_area(curve)
-    shares = np.array([0.75, 0.25]) * (units[:, 0] - by_token.mean)
-    assert by_token.mean == pytest.approx(0.75 * units[0, 0] + 0.25 * units[1, 0])
-    assert by_token.stderr == pytest.approx(math.sqrt(2 * (shares**2).sum()))
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
