@@ -113,10 +113,7 @@ def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
 
 def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:
     """Mask sizes as a long tensor. Raises ValueError: a size not in 1..D, or no size at all."""
-    try:
-        given = torch.as_tensor(sizes)
-    except (RuntimeError, TypeError, ValueError):
-        given = torch.empty(0)
+    given = torch.as_tensor(sizes)
     if given.is_floating_point() or given.dtype == torch.bool or given.numel() == 0:
         raise ValueError(f"mask sizes must be whole numbers, got {sizes!r}")
     if given.min() < 1 or given.max() > num_tokens:

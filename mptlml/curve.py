@@ -40,7 +40,7 @@ class Estimate:
 
 class RowEstimates(NamedTuple):
     """For each of N rows [N]: mean and standard error in nats, its degrees of freedom, passes
-    taken, and whether they reached the error asked for, if any was.
+    taken, and whether they were enough for the error asked for, if any was.
     """
 
     mean: Tensor

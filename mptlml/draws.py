@@ -1,8 +1,7 @@
-"""Random draws follow one rule: they are made on the generator's device, and then put on that of `like`.
+"""Random draws follow one rule: they are made on the CPU, where generators live, and then put on the device of `like`.
 
-A generator on the CPU therefore gives the same numbers whatever device a model computes on. `like`
-is a tensor of the data; with like=None a draw stays on the generator's device, and real numbers are
-float64.
+A seed therefore gives the same numbers whatever device a model computes on. `like` is a tensor of
+the data; with like=None a draw stays on the CPU, and real numbers are float64.
 """
 
 from collections.abc import Sequence
@@ -12,61 +11,47 @@ import torch
 from torch import Generator, Tensor
 
 
-def rand(
-    shape: Sequence[int],
-    like: Tensor | None,
-    generator: Generator,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    """Uniform numbers in [0, 1), of the given shape, in the dtype of `like` unless another is given."""
-    dtype = dtype or (torch.float64 if like is None else like.dtype)
-    return _placed(
-        torch.rand(shape, generator=generator, dtype=dtype, device=generator.device), like
-    )
+def rand(shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
+    """Uniform numbers in [0, 1), of the given shape, in the dtype of `like`."""
+    return _placed(torch.rand(shape, generator=generator, dtype=_dtype(like)), like)
 
 
 def randn(shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
     """Standard normal numbers, of the given shape, in the dtype of `like`."""
-    dtype = torch.float64 if like is None else like.dtype
-    return _placed(
-        torch.randn(shape, generator=generator, dtype=dtype, device=generator.device), like
-    )
+    return _placed(torch.randn(shape, generator=generator, dtype=_dtype(like)), like)
 
 
 def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Generator) -> Tensor:
     """Whole numbers 0..high - 1, int64, of the given shape."""
-    return _placed(torch.randint(high, shape, generator=generator, device=generator.device), like)
+    return _placed(torch.randint(high, shape, generator=generator), like)
 
 
 def randperm(count: int, like: Tensor | None, generator: Generator) -> Tensor:
     """0..count - 1 in random order, int64 [count]."""
-    return _placed(torch.randperm(count, generator=generator, device=generator.device), like)
+    return _placed(torch.randperm(count, generator=generator), like)
 
 
 def seed(generator: Generator) -> int:
     """A whole number from which several generators of their own can start: see `seeded`."""
-    return int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return int(torch.randint(2**62, (), generator=generator))
 
 
 def seeded(*numbers: int) -> Generator:
-    """A generator on the CPU that these numbers decide: such as a seed, and which row it draws for."""
-    return Generator().manual_seed(
-        int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
-    )
+    """A generator that these numbers decide: such as a seed, and which row it draws for."""
+    [state] = np.random.SeedSequence(numbers).generate_state(1, np.uint64)
+    return Generator().manual_seed(int(state >> 1))
 
 
 def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
     """1 with each of these probabilities, else 0; shape, dtype and device are those of `probs`."""
-    return _placed(torch.bernoulli(probs.to(generator.device), generator=generator), probs)
+    return _placed(torch.bernoulli(probs.cpu(), generator=generator), probs)
 
 
 def multinomial(
     weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True
 ) -> Tensor:
     """`num_draws` indices for each row of weights [..., C], in proportion to them: int64 [..., num_draws]."""
-    drawn = torch.multinomial(
-        weights.to(generator.device), num_draws, replacement, generator=generator
-    )
+    drawn = torch.multinomial(weights.cpu(), num_draws, replacement, generator=generator)
     return _placed(drawn, weights)
 
 
@@ -76,9 +61,13 @@ def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) 
     ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec.
     3.1).
     """
-    fate = rand(ids.shape, ids, generator, torch.float32)
+    fate = torch.rand(ids.shape, generator=generator, dtype=torch.float32).to(ids.device)
     word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)
     return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, word, ids))
+
+
+def _dtype(like: Tensor | None) -> torch.dtype:
+    return torch.float64 if like is None else like.dtype
 
 
 def _placed(drawn: Tensor, like: Tensor | None) -> Tensor:

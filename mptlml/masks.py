@@ -39,35 +39,27 @@ def all_masks(num_tokens: int, size: int) -> Tensor:
 def random_masks(
     num_tokens: int, sizes: Sizes, *, lengths: Tensor | None = None, generator: Generator
 ) -> Tensor:
-    """A uniformly random mask for each of the sizes: observed [*sizes.shape, D], on the generator's device.
+    """A uniformly random mask for each of the sizes: observed [*sizes.shape, D], on the CPU.
 
     lengths [N], for sizes [..., N], masks of row n only its first lengths[n] tokens. Raises
     ValueError: a size not in 1..D, or above the length of its row.
     """
-    sizes = check_sizes(sizes, num_tokens).to(generator.device)
-    if lengths is not None:
-        lengths = check_lengths(lengths, sizes.shape[-1] if sizes.ndim else 0, num_tokens).to(
-            sizes.device
-        )
-        if (sizes > lengths).any():
-            raise ValueError(
-                f"{int((sizes > lengths).sum())} masks of {sizes.numel()} hide more than their row has: "
-                f"sizes to {int(sizes.max())}, lengths from {int(lengths.min())}"
-            )
+    sizes = check_sizes(sizes, num_tokens).cpu()
     keys = draws.rand((*sizes.shape, num_tokens), None, generator)  # float64: hardly ever a tie
     if lengths is not None:
-        keys = keys + (torch.arange(num_tokens, device=keys.device) >= lengths[:, None])
-    # faster than torch's
-    ranked = torch.from_numpy(np.sort(keys.numpy(force=True), -1)).to(keys.device)
+        lengths = check_lengths(lengths, sizes.shape[-1], num_tokens)
+        if (sizes > lengths).any():
+            raise ValueError(f"masks of up to {sizes.max()} tokens hide more than their row has")
+        keys = keys + (torch.arange(num_tokens) >= lengths[:, None])
+    ranked = torch.from_numpy(np.sort(keys, -1))  # faster than torch's
     # the m tokens with the smallest keys are masked
     return keys > ranked.gather(-1, sizes[..., None] - 1)
 
 
 def spread_places(count: int, *, generator: Generator) -> Tensor:
     """A place in each of `count` equal parts of [0, 1), in random order: float64 [count]."""
-    return (
-        random_orders(count, 1, generator=generator)[0] + draws.rand([count], None, generator)
-    ) / count
+    [part] = random_orders(count, 1, generator=generator)
+    return (part + draws.rand([count], None, generator)) / count
 
 
 def stratified_sizes(
@@ -79,17 +71,16 @@ def stratified_sizes(
     over the strata is an unbiased estimate of the area. Raises ValueError: num_strata below 1.
     """
     shape = (check_count(num_strata, "num_strata"), *shape)
-    stratum = torch.arange(num_strata, device=generator.device).reshape(-1, *[1] * (len(shape) - 1))
+    stratum = torch.arange(num_strata).reshape(-1, *[1] * (len(shape) - 1))
     place = (stratum + draws.rand(shape, None, generator)) / num_strata
     return 1 + (place * num_tokens).long().clamp(max=num_tokens - 1)
 
 
 def random_orders(num_tokens: int, shape: int | Iterable[int], *, generator: Generator) -> Tensor:
     """Uniformly random orders of the tokens: long [*shape, D], or [shape, D] for a whole number."""
-    shape = (
-        tuple(shape) if isinstance(shape, Iterable) else (check_count(shape, "number of orders"),)
-    )
-    return draws.rand((*shape, num_tokens), None, generator).argsort(-1)
+    if not isinstance(shape, Iterable):
+        shape = [check_count(shape, "number of orders")]
+    return draws.rand([*shape, num_tokens], None, generator).argsort(-1)
 
 
 def all_orders(num_tokens: int) -> Tensor:

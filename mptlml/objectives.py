@@ -53,17 +53,15 @@ def stratified_size(
     what is filled in is neither masked nor scored.
     """
     num_rows, fixed_length = _num_rows(data), lengths is None
-    lengths = check_lengths(lengths, num_rows, model.num_tokens).to(generator.device)
+    lengths = check_lengths(lengths, num_rows, model.num_tokens)
     place = spread_places(num_rows, generator=generator)
     sizes = 1 + torch.minimum((place * lengths).long(), lengths - 1)
-    observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator).to(
-        data.device
-    )
+    observed = random_masks(model.num_tokens, sizes[None], lengths=lengths, generator=generator)
+    observed = observed.to(data.device)
     if fixed_length:
         return mean_score(model, data, observed).mean() * model.num_tokens
-    return mean_score(
-        model, data, observed, (sizes.double() / lengths).to(data.device)[None]
-    ).mean()
+    shares = (sizes.double() / lengths)[None].to(data.device)
+    return mean_score(model, data, observed, shares).mean()
 
 
 def eighty_ten_ten(
@@ -111,11 +109,9 @@ def bernoulli_rate(
     if rate is None:
         rates = 1 - draws.rand([1, num_rows], None, generator)  # in (0, 1]
     else:
-        rates = torch.full(
-            [1, num_rows], check_rate(rate), dtype=torch.float64, device=generator.device
-        )
+        rates = torch.full([1, num_rows], check_rate(rate), dtype=torch.float64)
     observed = draws.rand([1, num_rows, model.num_tokens], None, generator) >= rates[..., None]
-    observed |= (torch.arange(model.num_tokens) >= given[:, None]).to(observed.device)
+    observed |= torch.arange(model.num_tokens) >= given[:, None]
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 
 

@@ -28,8 +28,6 @@ from .protocol import (
 
 AT_ONCE = 2**20  # rows x masks x tokens asked for at once: 8 MB of float64
 FIRST = 32  # passes of the first estimate where an error is asked for
-# Which token becomes visible next: rows with 0 at hidden tokens, observed, keys [N, D]; the highest key is the next
-Policy = Callable[[Tensor, Tensor], Tensor]
 
 
 def mean_score(
@@ -112,18 +110,14 @@ def exact_curve(model: ConditionalModel, x: Tensor) -> ScoreCurve:
     check_rows(x, model.num_tokens)
     if model.num_tokens > 16:
         raise ValueError(f"2^{model.num_tokens} - 1 masks are too many: use score_curve")
-    sizes = np.arange(1, model.num_tokens + 1)
-    scores = []
+    sizes, scores = np.arange(1, model.num_tokens + 1), []
     for size in sizes.tolist():
         observed = all_masks(model.num_tokens, size).to(x.device)[:, None]  # [C_m, 1, D]
         blocks = observed.split(_at_once(x.numel()))
-        total = torch.stack(
-            [check_known(token_log_probs(model, x, part)).sum((0, -1)) for part in blocks]
-        ).sum(0)
-        scores.append(total / (size * len(observed)))
-    rows = torch.stack(scores).cpu().numpy()
-    none = np.zeros(len(sizes))
-    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, np.full_like(none, np.inf), rows)
+        sums = [check_known(token_log_probs(model, x, part)).sum((0, -1)) for part in blocks]
+        scores.append(torch.stack(sums).sum(0) / (size * len(observed)))
+    rows, none = torch.stack(scores).cpu().numpy(), np.zeros(len(sizes))
+    return ScoreCurve(model.num_tokens, sizes, rows.mean(1), none, none + np.inf, rows)
 
 
 @torch.no_grad()
@@ -148,14 +142,16 @@ def estimate_area(
     """
     check_rows(x, model.num_tokens)
     if error is not None:
-
-        def ask(rows: Tensor, num_passes: int, generator: Generator) -> RowEstimates:
-            return estimate_area(
-                model, x[rows], num_passes, by_orders=by_orders, generator=generator
-            )
-
-        first = 8 * model.num_tokens if by_orders else FIRST
-        return until_error(ask, len(x), num_passes, error, first=first, generator=generator)
+        return until_error(
+            lambda rows, passes, generator: estimate_area(
+                model, x[rows], passes, by_orders=by_orders, generator=generator
+            ),
+            len(x),
+            num_passes,
+            error,
+            first=8 * model.num_tokens if by_orders else FIRST,
+            generator=generator,
+        )
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, generator)
@@ -184,23 +180,14 @@ def _along_orders(
     for row in x[:, None]:
         orders = random_orders(model.num_tokens, num_orders, generator=generator)
         values.append(chain_rule(model, row, orders).double().sum(-1))
-    value = torch.cat(values, -1)  # [Q, N]
-    return _estimates(
-        value.mean(0),
-        value.std(0) / math.sqrt(num_orders),
-        num_orders - 1,
-        num_orders * model.num_tokens,
-    )
+    value, passes = torch.cat(values, -1), num_orders * model.num_tokens  # [Q, N]
+    error = value.std(0) / math.sqrt(num_orders)
+    return _estimates(value.mean(0), error, torch.full_like(error, num_orders - 1), passes)
 
 
-def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor | float, passes: int) -> RowEstimates:
-    return RowEstimates(
-        mean,
-        stderr,
-        torch.zeros_like(stderr) + dof,
-        torch.full_like(stderr, passes, dtype=torch.int64),
-        torch.ones_like(stderr, dtype=torch.bool),
-    )
+def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor, num_passes: int) -> RowEstimates:
+    passes = torch.full_like(stderr, num_passes, dtype=torch.int64)
+    return RowEstimates(mean, stderr, dof, passes, passes > 0)
 
 
 def until_error(
@@ -244,28 +231,19 @@ def until_error(
     return found
 
 
-def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor | Policy) -> Tensor:
+def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
-    Their sum over t is log p(x) along that order. orders: permutations, or a Policy, which chooses
-    each row's order (Q = 1) as its tokens become visible; the probabilities of all rows then sum to
-    1, as they do not for the best of several orders. Raises ValueError: rows or orders out of
-    range, a policy whose keys are not finite or depend on more than what is visible, NaN among the
-    answers.
+    Their sum over t is log p(x) along that order. Raises ValueError: rows out of range, orders that
+    are no permutations, NaN among the answers.
     """
     check_rows(x, model.num_tokens)
-    if callable(orders):
-        blocks = x.split(_at_once(model.num_tokens))
-        return torch.cat([_chosen_terms(model, some, orders) for some in blocks])[None]
     every = torch.arange(model.num_tokens, device=orders.device)
-    whole = (
-        orders.ndim == 2 and orders.shape[1] == model.num_tokens and not orders.is_floating_point()
-    )
+    whole = orders.dtype == torch.int64 and orders.ndim == 2 and orders.shape[1] == len(every)
     if not whole or not (orders.sort(-1).values == every).all():
         raise ValueError(
             f"orders must be permutations [Q, {model.num_tokens}], got shape {tuple(orders.shape)}"
         )
-
     blocks = orders.to(x.device).split(_at_once(x.numel() * model.num_tokens))
     rows = x.split(_at_once(model.num_tokens**2))
     return torch.cat(
@@ -277,29 +255,6 @@ def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
     """All of these rows along all of these orders: at step t only token M(t) is asked for."""
     token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]
     return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
-
-
-def _chosen_terms(model: ConditionalModel, x: Tensor, policy: Policy) -> Tensor:
-    """Terms [N, t] of rows whose tokens a policy chooses: the last is that of the first chosen."""
-    observed, terms = torch.zeros_like(x, dtype=torch.bool), []
-    for _ in range(model.num_tokens):
-        token = _next(policy, torch.where(observed, x, 0), observed)
-        terms.append(check_known(log_prob_at(model, x, observed, token)))
-        observed = observed.scatter(-1, token[:, None], True)
-    return torch.stack(terms[::-1], -1)
-
-
-def _next(policy: Policy, x: Tensor, observed: Tensor) -> Tensor:
-    """The token of each row that a policy reveals next [N], where x holds 0 in place of hidden tokens."""
-    key, ends = policy(x, observed), torch.tensor([-1, 0], device=x.device)
-    again = policy(x[ends], observed[ends])  # two rows alone: who knows the others by number, errs
-    if key.shape != x.shape or not key.where(~observed, 0.0).isfinite().all():
-        raise ValueError(
-            f"a policy must answer finite keys of shape {tuple(x.shape)}, got {tuple(key.shape)}"
-        )
-    if again.shape != x[ends].shape or not torch.allclose(again, key[ends], rtol=1e-3, atol=1e-6):
-        raise ValueError("a policy's keys for a row must depend on what is visible of it alone")
-    return key.masked_fill(observed, -math.inf).argmax(-1)
 
 
 def order_spread(

@@ -104,19 +104,13 @@ def words(*row, observed=SEEN | True):
     return markov().conditional_log_prob(ids(*row), observed)
 
 
-def reach(num_tokens=9, num_passes=100, error=1, **options):
-    x, model = real(1, num_tokens), one_nat_each(num_tokens)
-    return estimate_area(model, x, num_passes, error=error, generator=G, **options)
-
-
 TABLE = {  # {what is wrong: what the message must state}, by room
     "count_masks(5, 0)": "1..5.*from 0 to 0",
     "all_masks(23, 11)": r"C\(23, 11\) = 1.35e\+06",  # the first above 2^20
     "random_masks(4, [1.5], generator=G)": r"whole numbers, got \[1.5\]",
     "random_masks(4, [], generator=G)": r"whole numbers, got \[\]",
     "random_masks(4, True, generator=G)": "whole numbers, got True",
-    "random_masks(4, (size for size in [1, 2]), generator=G)": "whole numbers, got <generator",
-    "random_masks(5, [[3, 1]], lengths=ids(2, 5), generator=G)": "1 masks of 2 hide more",
+    "random_masks(5, [[3, 1]], lengths=ids(2, 5), generator=G)": "hide more",
     "random_masks(5, [[4]], lengths=ids(5, 5), generator=G)": r"1 rows, got \(2,\)",
     "random_orders(4, 0, generator=G)": "at least 1, got 0",
     "all_orders(10)": "10! orders",
@@ -150,10 +144,8 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "COINS.conditional_log_prob(ids(0, 1, 0.5).double(), SEEN)": "e.g. 0.5",
     "BernoulliMixture.fit(ROWS, 2, generator=G)": "0 or 1: 12 are not",
     "BernoulliMixture.fit(X, 3, generator=G)": r"3 components, got \(2, 3\)",
-    "BernoulliMixture.fit(X, 0, generator=G)": "num_components.*got 0",
-    "BernoulliMixture.fit(X, 1, num_steps=0, generator=G)": "num_steps.*got 0",
+    "BernoulliMixture.fit(X, 0, generator=G)": "0 components",
     "BernoulliMixture.fit(X, 1, smoothing=-1.0, generator=G)": "smoothing.*got -1.0",
-    "BernoulliMixture.fit(X, 1, start=COINS, generator=G)": r"a start must have 1 .* 3 tokens, got \(2, 3\)",
     # HiddenMarkovModel
     "markov(initial=real(3))": r"do not fit: \(3,\), \(2, 2\), \(2, 3\)",
     "markov(transition=real(2, 2, fill=1.0))": "transition must hold probabilities that sum to 1",
@@ -198,21 +190,13 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "estimate_area(MODEL, ROWS, 1, generator=G)": "num_passes.*at least 2, got 1",
     "estimate_area(MODEL, ROWS, 4, by_orders=True, generator=G)": "num_passes.*at least 6, got 4",
     "estimate_area(MODEL, holed(4, 3), 2, generator=G)": "rows holds NaN",
-    # estimate_area to an error that is asked for
-    "reach(error=0)": "above 0, got 0",
-    "reach(error=NAN)": "above 0",
-    "reach(error=-1)": "above 0",
-    "reach(6, 62)": "at least 63",
-    "reach(7, 48)": "at least 49",
-    "reach(9, 64)": "at least 65, got 64",
-    "reach(9, 71, by_orders=True)": "at least 72, got 71",
+    "estimate_area(MODEL, ROWS, 98, error=0, generator=G)": "above 0, got 0",
+    "estimate_area(MODEL, ROWS, 98, error=NAN, generator=G)": "above 0",
+    "estimate_area(MODEL, ROWS, 4, error=1, by_orders=True, generator=G)": "at least 6, got 4",
     "chain_rule(CERTAIN, NO, ids([0, 1, 2]))": "are NaN",
     "chain_rule(MODEL, ROWS, ids([0.0, 1, 2]))": "permutations",
     "chain_rule(MODEL, ROWS, ids([0, 1, 1]))": r"\[Q, 3\].*\(1, 3\)",
     "chain_rule(MODEL, holed(4, 3), ids([0, 1, 2]))": "rows holds NaN",
-    "chain_rule(MODEL, ROWS, lambda x, seen: x[:, 0])": r"keys of shape \(4, 3\), got \(4,\)",
-    "chain_rule(MODEL, ROWS, lambda x, seen: x.log())": "finite keys",
-    "chain_rule(MODEL, ROWS, lambda x, seen: torch.arange(x.numel()).view(x.shape))": "what is visible",
     "order_spread(MODEL, ROWS, num_orders=1, generator=G)": "at least 2, got 1",
     "mean_score(PCA, PCA.summarise(ROWS), SEEN.expand(2, 4, 3))": r"all rows share.*\(2, 4, 3\)",
     "mean_score(MODEL, ROWS, torch.ones(2, 3).bool())": "2 of 2 masks mask no",

@@ -1,4 +1,4 @@
-"""HiddenMarkovModel: BERT's rule, long rows against sums in log space, entropy, impossible rows."""
+"""HiddenMarkovModel: long rows against sums in log space, entropy, impossible rows."""
 
 import math
 
@@ -7,8 +7,6 @@ import pytest
 import torch
 from conftest import seeded
 
-from mptlml import draws, objectives
-from mptlml.masks import random_masks
 from mptlml.models import HiddenMarkovModel
 
 
@@ -18,22 +16,6 @@ def random_hmm(num_states, vocab_size, num_tokens):
     return HiddenMarkovModel(
         *(torch.randn(shape, **draw).softmax(-1) for shape in shapes), num_tokens
     )
-
-
-def test_berts_rule_scores_what_the_model_says_of_each_shown_word(generator):
-    """A token left as it is scores 0, another word shown in its place -inf: the model is certain of what it sees."""
-    model = random_hmm(3, 4, 5)
-    x, values = model.sample(1, generator=generator), []
-    for _ in range(60):
-        state = generator.get_state()
-        values.append(objectives.eighty_ten_ten(model, x, 2, generator=generator).item())
-        generator.set_state(state)  # the same draws, by hand
-        chosen = ~random_masks(5, torch.tensor([2]), generator=generator)
-        shown = draws.bert_rule(x, -1, 4, generator)
-        masked, wrong = chosen & (shown < 0), chosen & (shown >= 0) & (shown != x)
-        known = 5 / 2 * model.conditional_log_prob(x, ~masked).sum().item()
-        assert values[-1] == pytest.approx(-math.inf if wrong.any() else known, abs=1e-12)
-    assert 0 < values.count(-math.inf) < 30
 
 
 def in_log_space(model, row, seen):

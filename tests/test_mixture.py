@@ -62,19 +62,11 @@ def test_fits_with_closed_forms(x, generator):
     assert model.weights.tolist() == [1.0] and len(history) <= 3
 
 
-def test_a_fit_is_where_its_rows_are(x, generator, gpu):
-    model = BernoulliMixture.fit(x.to(gpu), 2, generator=generator).model
-    assert model.probs.device.type == gpu.type
-
-
 def test_a_fit_without_smoothing_survives_rounding_and_a_component_without_rows(generator):
     options = dict(smoothing=0.0, generator=generator)
     start = a_mixture([0.5, 0.5], [[0.5] * 3, [1.0] * 3])
     model, _ = BernoulliMixture.fit(torch.zeros(30, 3).double(), 2, start=start, **options)
     assert model.weights.tolist() == [1, 0] and model.log_prob(torch.zeros(3).double()).item() == 0
-    assert BernoulliMixture.fit(
-        torch.eye(2).double(), 2, generator=generator
-    ).model.weights.sum() == pytest.approx(1)
     start = a_mixture([1 / 7] * 7, torch.linspace(0.1, 0.7, 7).double()[:, None].tolist())
     # sums of shares, rounded, of rows that are all ones: some exceed the count
     for count in range(10, 50):

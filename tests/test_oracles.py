@@ -75,20 +75,19 @@ def linear_vae(num_tokens):
 
 
 MODELS = {  # a model, some rows, and log p(x_tokens) of a row by other means
-    **{f"PPCA D={d} K={k}": gaussian(d, k) for d, k in ((1, 1), (2, 2), (4, 1), (6, 3))},
-    "BernoulliMixture D=4": mixture(
+    "PPCA K=D": gaussian(2, 2),
+    "PPCA": gaussian(6, 3),
+    "BernoulliMixture": mixture(
         [0.9, 0.2, 0.6, 0.5], [0.1, 0.3, 0.7, 0.25], [0.5, 0.8, 0.05, 0.99]
     ),
-    "BernoulliMixture D=1": mixture([0.3], [0.9], [0.5]),
     "HiddenMarkovModel": hidden_markov(3, 3, 5),
     "LinearVAE": linear_vae(5),
 }
 
 
-def test_each_model_with_a_likelihood_has_an_oracle():
+def test_each_model_of_the_library_has_an_oracle():
     named = {name for name in models.__all__ if hasattr(getattr(models, name), "log_prob")}
-    named.remove("Importance")  # an estimate
-    assert named == {type(model).__name__ for model, *_ in MODELS.values()}
+    assert named <= {type(model).__name__ for model, *_ in MODELS.values()}
 
 
 @pytest.mark.parametrize("name", MODELS)

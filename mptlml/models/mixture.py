@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_binary, check_count, check_distributions, check_finite, check_shapes
+from ..checks import check_binary, check_distributions, check_finite, check_shapes
 from ..draws import bernoulli, multinomial, randperm
 from ..protocol import all_observed, at_masked
 
@@ -52,13 +52,10 @@ class BernoulliMixture:
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps
         probabilities off 0 and 1; with smoothing = 0 this is maximum likelihood, and the
         log-likelihood never falls. Stops when a step gains less than `tolerance` nats per row.
-        Raises ValueError: rows that are not binary, more components than rows, a start of another
-        size, counts below 1, negative smoothing.
+        Raises ValueError: rows that are not binary, more components than rows, negative smoothing.
         """
-        check_count(num_components, "num_components")
-        check_count(num_steps, "num_steps")
         x = x if x.is_floating_point() else x.double()
-        if x.ndim != 2 or len(x) < num_components:
+        if x.ndim != 2 or not 1 <= num_components <= len(x):
             raise ValueError(
                 f"rows must have shape [N, D], N >= {num_components} components, got {tuple(x.shape)}"
             )
@@ -69,11 +66,6 @@ class BernoulliMixture:
         if start is None:
             chosen = randperm(len(x), x, generator)[:num_components]
             start = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen])
-        if start.probs.shape != (num_components, x.shape[1]):
-            raise ValueError(
-                f"a start must have {num_components} components of {x.shape[1]} tokens, "
-                f"got {tuple(start.probs.shape)}"
-            )
         model = cls(start.weights.detach(), start.probs.detach())
         history: list[float] = []
         for _ in range(num_steps):

@@ -10,7 +10,6 @@ By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur com
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,75 +23,33 @@ from ..protocol import all_observed
 
 LOG_2PI = math.log(2 * math.pi)
 AT_ONCE = 2**17  # masks x K x D numbers: about the size of a processor's cache
-# nats: about the most that the faster way to a row may lose; that anything may
-ROUNDING, LOST = 1e-6, 1e-4
+LOST = 1e-4  # nats: about the most that rounding may cost
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoment:
-    """Mean [D] and covariance of rows or of a population: a Gaussian's mean score depends on nothing else.
-
-    is_root: in place of the covariance [D, D] stands a root [r, D] with covariance root^T root,
-    which is cheaper to multiply with where r is small. PPCA reads all in float64.
-    """
+    """Mean [D] and covariance [D, D] of rows or of a population: a Gaussian's mean score depends on nothing else."""
 
     mean: Tensor
     covariance: Tensor
-    is_root: bool = False
 
     @classmethod
     def of(cls, x: Tensor) -> "SecondMoment":
         """That of rows x [N, D], with divisor N, in float64. Raises ValueError: x is not a finite matrix."""
         check_rows(x, x.shape[-1])
         x = x.double()
-        mean = x.mean(0)
-        root = (x - mean) / math.sqrt(len(x))
-        is_root = 2 * len(x) < x.shape[1]  # two thin products cost less than one D x D product
-        return cls(mean, root if is_root else root.T @ root, is_root)
+        centred = x - x.mean(0)
+        return cls(x.mean(0), centred.T @ centred / len(x))
 
     @property
     def device(self) -> torch.device:
         """The device of the numbers."""
         return self.mean.device
 
-    def double(self) -> "SecondMoment":
-        """The same in float64."""
-        return SecondMoment(self.mean.double(), self.covariance.double(), self.is_root)
-
     def about(self, point: Tensor) -> "SecondMoment":
-        """The second moment about another point [D], E[(x - p)(x - p)^T], in place of the covariance."""
-        offset = self.mean - point
-        if self.is_root:
-            return SecondMoment(point, torch.cat([self.covariance, offset[None]]), True)
-        return SecondMoment(point, self.covariance + torch.outer(offset, offset))
-
-    def times(self, left: Tensor) -> Tensor:
-        """left [..., D] times the covariance: [..., D]."""
-        # one large product is up to three times faster than many small ones
-        flat = left.reshape(-1, left.shape[-1])
-        flat = (
-            (flat @ self.covariance.T) @ self.covariance if self.is_root else flat @ self.covariance
-        )
-        return flat.view(left.shape)
-
-    def principal_axes(self) -> tuple[Tensor, Tensor]:
-        """Eigenvalues [r] and eigenvectors [r, D] of the covariance, the largest first; r = min(N, D) for a root."""
-        if self.is_root:
-            _, singular, axes = torch.linalg.svd(self.covariance, full_matrices=False)
-            return singular.square(), axes
-        values, axes = torch.linalg.eigh(self.covariance)
-        return values.flip(0), axes.T.flip(0)
-
-    def as_rows(self) -> Tensor:
-        """Rows [r, D] whose sum of squares is the covariance."""
-        if self.is_root:
-            return self.covariance
-        values, axes = self.principal_axes()
-        return values.clamp(min=0).sqrt()[:, None] * axes
-
-    def diagonal(self) -> Tensor:
-        """Variances [D]."""
-        return self.covariance.square().sum(0) if self.is_root else self.covariance.diagonal()
+        """The second moment about another point [D], E[(x - p)(x - p)^T], in float64."""
+        offset = self.mean.double() - point.double()
+        return SecondMoment(point.double(), self.covariance.double() + offset.outer(offset))
 
 
 class Moments(NamedTuple):
@@ -108,14 +65,14 @@ class PPCA:
     Parameters may require gradients; results follow their dtype and device, and are computed in
     float64, because they are differences of large numbers where the noise is small. Raises
     ValueError: shapes that do not fit, K > D, a noise variance that is not positive, NaN. The
-    methods raise it for x and observed that do not fit, NaN at an observed token, and a covariance
-    lost to rounding.
+    methods raise it for x and observed that do not fit, NaN at an observed token, and a sigma^2 so
+    small that rounding would cost digits.
     """
 
     def __init__(
         self, weight: Tensor, noise_variance: Tensor | float, mean: Tensor | None = None
     ) -> None:
-        if weight.ndim != 2 or not torch.is_floating_point(weight):
+        if weight.ndim != 2 or not weight.is_floating_point():
             raise ValueError(
                 f"weight must be a floating matrix [D, K], got shape {tuple(weight.shape)}"
             )
@@ -157,79 +114,61 @@ class PPCA:
         fitted. Raises ValueError: K not in 1..D, K = D with the noise to be fitted, rows that K
         dimensions explain fully, what the model refuses.
         """
-        if not isinstance(data, SecondMoment):
-            check_rows(data, data.shape[-1])
-            data = data if data.is_floating_point() else data.double()
-            data = SecondMoment(data.mean(0), (data - data.mean(0)) / math.sqrt(len(data)), True)
-        num_tokens = len(data.mean)
-        check_count(num_latents, "K")
-        if num_latents > num_tokens - (noise_variance is None):
+        moment = data if isinstance(data, SecondMoment) else SecondMoment.of(data)
+        dtype = data.dtype if torch.is_tensor(data) else moment.mean.dtype
+        num_tokens = len(moment.mean)
+        if check_count(num_latents, "K") > num_tokens - (noise_variance is None):
             raise ValueError(
                 f"K = {num_latents} leaves no dimension for the noise: K must be below D = {num_tokens}, "
                 "or at most D if the noise variance is given"
             )
-        # refuses what the model would refuse, before work starts
-        model = cls(
-            data.mean.new_zeros(num_tokens, num_latents),
-            1.0 if noise_variance is None else noise_variance,
-            data.mean if mean is None else mean,
-        )
-        variances, axes = (data if mean is None else data.about(mean)).principal_axes()
-        noise = model.noise_variance
-        if noise_variance is None:
-            noise = variances[num_latents:].sum() / (num_tokens - num_latents)
+        mean = moment.mean if mean is None else mean
+        variances, axes = torch.linalg.eigh(moment.about(mean).covariance)  # the least first
+        noise = noise_variance
+        if noise is None:
+            noise = variances[:-num_latents].mean()
             if not noise > torch.finfo(noise.dtype).eps * variances.sum():
                 raise ValueError(
                     f"K = {num_latents} dimensions explain these rows of {num_tokens} tokens fully and "
                     "leave no noise to fit"
                 )
-        scales = (variances - noise).clamp(min=0).sqrt()[:num_latents]
-        # fewer than K if there are fewer than K rows
-        model.weight[:, : len(scales)] = axes[: len(scales)].T * scales
-        return cls(model.weight, noise, model.mean)
-
-    @property
-    def _weight(self) -> Tensor:
-        return self.weight.double()
-
-    @property
-    def _noise_variance(self) -> Tensor:
-        return torch.as_tensor(self.noise_variance, device=self.weight.device).double()
-
-    @property
-    def _mean(self) -> Tensor:
-        return self.mean.double()
+        scales = (variances - noise).clamp(min=0).sqrt()
+        weight = (axes * scales)[:, -num_latents:].flip(-1)
+        return cls(weight.to(dtype), noise, mean.to(dtype))
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
         latents = randn((num_rows, self.num_latents), self.weight, generator)
         noise = randn((num_rows, self.num_tokens), self.weight, generator)
-        return (
-            self.mean
-            + latents @ self.weight.T
-            + self._noise_variance.to(noise.dtype).sqrt() * noise
-        )
+        return self.mean + latents @ self.weight.T + self.noise_variance.sqrt() * noise
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""
+        """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML.
+
+        (x_R - mu_R)^T S_RR^-1 (x_R - mu_R) is the least |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2:
+        both terms are squares, so that nothing cancels.
+        """
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
-        seen, root = self._seen(x, observed), self._root(observed)
-        return self._density(observed.sum(-1).double(), root, self._squared(seen, observed, root))
+        seen, root, weight = self._seen(x, observed), self._root(observed), self.weight.double()
+        inverse, latent, left = torch.cholesky_inverse(root), 0 * weight[0], seen
+        for _ in range(2):  # the second step mends what rounding lost in the first
+            latent = latent + _rows_times(left @ weight - self._noise * latent, inverse)
+            left = torch.where(observed, seen - latent @ weight.T, 0.0)
+        squared = left.square().sum(-1) / self._noise + latent.square().sum(-1)
+        return self._density(observed.double().sum(-1), root, squared)
 
     def conditional_moments(self, x: Tensor, observed: Tensor) -> Moments:
         """Mean and variance of each masked token given x_R (Eq. 7, minus sign); at observed ones x and 0.
 
         The variance depends on the mask alone and has its axes.
         """
-        mean, variance = (
-            part.to(self.weight.dtype) for part in self._moments(self._seen(x, observed), observed)
-        )
+        mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
         return Moments(torch.where(observed, x, mean), torch.where(observed, 0.0, variance))
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
-        mean, variance = self._moments(self._seen(x, observed), observed)
-        return _log_normal((x - mean).square(), variance, observed).to(self.weight.dtype)
+        mean, variance = self._moments(x, observed)
+        return self._log_normal((x - mean).square(), variance, observed)
 
     def summarise(self, x: Tensor) -> SecondMoment:
         """The rows' SecondMoment."""
@@ -241,152 +180,111 @@ class PPCA:
 
         data: rows [N, D], their SecondMoment, or that of a population, for which the mean is an
         expectation. The mean of (x_j - m_j)^2 is a quadratic form in the second moment, whose cost
-        does not grow with N; where that would lose digits a RuntimeWarning says that it goes row by
-        row.
+        does not grow with N.
         """
-        moment = self._about_mean(data)
-        check_shapes(moment.mean, observed, self.num_tokens, self._weight)
-        outer, per_mask = self._outer(), self.weight.numel()
+        moment, per_mask = self._about_mean(data), self.weight.numel()
+        check_shapes(moment.mean, observed, self.num_tokens)
         step = at_once(AT_ONCE // per_mask, per_mask)
-        parts = [self._mean_of_few(moment, part, outer) for part in observed.split(step)]
-        return torch.cat(parts).to(self.weight.dtype)
+        return torch.cat([self._mean_of_few(moment, part) for part in observed.split(step)])
 
-    def _mean_of_few(self, moment: SecondMoment, observed: Tensor, outer: Tensor) -> Tensor:
-        """The same for a few masks, given the second moment C about mu and `_outer`.
+    def _mean_of_few(self, moment: SecondMoment, observed: Tensor) -> Tensor:
+        """The same for a few masks, given the second moment C about mu.
 
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j -
         m_j)^2 is C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
         """
-        wt = self._weight.T.contiguous()
-        seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
-        cross = moment.times(seen)  # W_R^T C_Rj for every token j [P, K, D]
-        root = self._root(observed, outer)
+        wt, root = self.weight.double().T.contiguous(), self._root(observed)
         inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        if not self._keeps_digits(root, inverse, moment.diagonal().max(), LOST):
-            _warn_of_rows()
-            rows = moment.as_rows()
-            each = [self._moments(torch.where(one, rows, 0.0), one) for one in observed]
-            squared = torch.stack(
-                [(self._mean + rows - answer.mean).square().sum(0) for answer in each]
-            )
-            return _log_normal(squared, torch.stack([answer.variance for answer in each]), observed)
+        self._check_digits(root, inverse, moment.covariance.diagonal().max())
+        seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
+        # W_R^T C_Rj for every token j [P, K, D]: one large product is faster than many small ones
+        cross = (seen.flatten(0, 1) @ moment.covariance).view_as(seen)
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
-        squared = moment.diagonal() + (gain * change).sum(-2)
-        return _log_normal(squared, self._noise_variance * (1 + (gain * wt).sum(-2)), observed)
+        squared = moment.covariance.diagonal() + (gain * change).sum(-2)
+        return self._log_normal(squared, self._noise * (1 + (gain * wt).sum(-2)), observed)
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
-        moment, every = self._about_mean(data), all_observed(self.num_tokens, self.weight.device)
-        root = self._root(every)
-        if self._keeps_digits(root, torch.cholesky_inverse(root), moment.diagonal().sum(), LOST):
-            # L^-1 W^T [K, D]
-            projected = torch.linalg.solve_triangular(root, self._weight.T, upper=False)
-            explained = (moment.times(projected) * projected).sum()
-            squared = (moment.diagonal().sum() - explained) / self._noise_variance
-        else:
-            _warn_of_rows()
-            squared = self._squared(moment.as_rows(), every, root).sum()
-        return self._density(self.num_tokens, root, squared)
-
-    def _density(self, count: Tensor | int, root: Tensor, squared: Tensor) -> Tensor:
-        """log p of `count` tokens, given the root of A and `_squared`, nats [...]."""
-        log_det = (count - self.num_latents) * self._noise_variance.log()
-        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1)
-        return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
-
-    def _squared(self, seen: Tensor, observed: Tensor, root: Tensor) -> Tensor:
-        """(x_R - mu_R)^T S_RR^-1 (x_R - mu_R) for `_seen` [..., D] and the root of A, [...].
-
-        A difference of squared lengths; where that would lose digits, the two terms of
-        |x_R - mu_R - W_R z|^2 / sigma^2 + |z|^2 at its least, the posterior mean of z.
-        """
-        projected, length, inverse = (
-            seen @ self._weight,
-            seen.square().sum(-1),
-            torch.cholesky_inverse(root),
+        moment = self._about_mean(data)
+        root, total = (
+            self._root(all_observed(self.num_tokens, data.device)),
+            moment.covariance.diagonal().sum(),
         )
-        latent = _rows_times(projected, inverse)  # the posterior mean of z, [..., K]
-        if self._keeps_digits(root, inverse, length, ROUNDING):
-            return (length - (projected * latent).sum(-1)) / self._noise_variance
-        left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
-        latent = latent + _rows_times(left @ self._weight - self._noise_variance * latent, inverse)
-        left = torch.where(observed, seen - latent @ self._weight.T, 0.0)
-        return left.square().sum(-1) / self._noise_variance + latent.square().sum(-1)
+        self._check_digits(root, torch.cholesky_inverse(root), total)
+        # L^-1 W^T [K, D]
+        projected = torch.linalg.solve_triangular(root, self.weight.double().T, upper=False)
+        explained = (projected @ moment.covariance * projected).sum()
+        return self._density(self.num_tokens, root, (total - explained) / self._noise)
 
-    def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
-        """The second moment of rows, or that which is given, about mu and in float64."""
-        data = data if isinstance(data, SecondMoment) else self.summarise(data)
-        check_shapes(data.mean, all_observed(self.num_tokens, data.device), self.num_tokens)
-        return data.double().about(self._mean)
+    @property
+    def _noise(self) -> Tensor:
+        return self.noise_variance.double()
 
-    def _keeps_digits(self, root: Tensor, inverse: Tensor, length: Tensor, loss: float) -> bool:
-        """Whether a difference of squared lengths [...] loses at most `loss` nats, by a bound that was tried.
+    def _seen(self, x: Tensor, observed: Tensor) -> Tensor:
+        """x_R - mu_R with zeros at masked tokens, in float64 [..., D]."""
+        check_shapes(x, observed, self.num_tokens, self.weight)
+        check_finite(x, observed)
+        return torch.where(observed, x - self.mean.double(), 0.0)
+
+    def _moments(self, x: Tensor, observed: Tensor) -> Moments:
+        """Mean and variance of each token given x_R, in float64 [..., D]: right where it is masked."""
+        seen, inverse = self._seen(x, observed), torch.cholesky_inverse(self._root(observed))
+        weight = self.weight.double()
+        latent = _rows_times(seen @ weight, inverse)  # the posterior mean of z, [..., K]
+        # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
+        spread = inverse.flatten(-2) @ self._outer().T
+        return Moments(self.mean + latent @ weight.T, self._noise * (1 + spread))
+
+    def _outer(self) -> Tensor:
+        """w_j w_j^T for each token [D, K K]."""
+        weight = self.weight.double()
+        return (weight[:, :, None] * weight[:, None, :]).flatten(1)
+
+    def _root(self, observed: Tensor) -> Tensor:
+        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]."""
+        gram = (observed.double() @ self._outer()).unflatten(-1, (self.num_latents,) * 2)
+        eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
+        root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
+        pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
+        lost = (failed > 0) | (
+            pivots.amin(-1) * LOST <= pivots.amax(-1) * torch.finfo(gram.dtype).eps
+        )
+        self._refuse(lost, "sigma^2 I + W_R^T W_R is singular to rounding")
+        return root
+
+    def _check_digits(self, root: Tensor, inverse: Tensor, length: Tensor) -> None:
+        """Refuse a mean whose differences of squared lengths would lose more than LOST nats: ValueError.
 
         root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its
         condition.
         """
         condition = root.square().sum((-2, -1)) * inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-        numbers = (condition * length / self._noise_variance).detach()
-        return bool((torch.finfo(numbers.dtype).eps * numbers <= loss).all())
+        loss = torch.finfo(root.dtype).eps * condition * length / self._noise
+        self._refuse(loss > LOST, "the mean over rows would lose digits: average each row's answer")
 
-    def _moments(self, seen: Tensor, observed: Tensor) -> Moments:
-        """Mean and variance of each token given `_seen`, in float64 [..., D]: right where it is masked."""
-        inverse = torch.cholesky_inverse(self._root(observed))
-        latent = _rows_times(seen @ self._weight, inverse)  # the posterior mean of z, [..., K]
-        if observed.numel() < self._weight.numel():  # w_j^T A^-1 w_j for fewer masks than latents
-            spread = ((self._weight @ inverse) * self._weight).sum(-1)
-        else:  # as one product, with nothing of size K x D for each mask
-            spread = inverse.flatten(-2) @ self._outer().T
-        return Moments(self._mean + latent @ self._weight.T, self._noise_variance * (1 + spread))
-
-    def _seen(self, x: Tensor, observed: Tensor) -> Tensor:
-        """x_R - mu_R with zeros at masked tokens [..., D]."""
-        check_shapes(x, observed, self.num_tokens, self.weight)
-        check_finite(x, observed)
-        return torch.where(observed, x - self._mean, 0.0)
-
-    def _root(self, observed: Tensor, outer: Tensor | None = None) -> Tensor:
-        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]; outer: of `_outer`."""
-        if outer is None and observed.numel() < self._weight.numel():  # fewer masks than latents
-            gram = (observed[..., None] * self._weight).mT @ self._weight
-        else:
-            outer = self._outer() if outer is None else outer
-            gram = (observed.to(outer.dtype) @ outer).unflatten(
-                -1, (self.num_latents, self.num_latents)
-            )
-        eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
-        root, failed = torch.linalg.cholesky_ex(gram + self._noise_variance * eye)
-        pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        held = (self._noise_variance > 0) & (
-            torch.finfo(root.dtype).eps * pivots.amax(-1) < LOST * pivots.amin(-1)
-        )
-        lost = (failed > 0) | ~held
+    def _refuse(self, lost: Tensor, why: str) -> None:
         if lost.any():
             raise ValueError(
-                f"sigma^2 I + W_R^T W_R is singular to rounding in {gram.dtype} for {int(lost.sum())} "
-                f"masks: sigma^2 = {self._noise_variance:.3g} is too small"
+                f"{why} for {int(lost.sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small"
             )
-        return root
 
-    def _outer(self) -> Tensor:
-        """w_j w_j^T for each token [D, K K]."""
-        return (self._weight[:, :, None] * self._weight[:, None, :]).flatten(1)
+    def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
+        """The second moment of rows, or that which is given, about mu."""
+        data = data if isinstance(data, SecondMoment) else self.summarise(data)
+        check_shapes(data.mean, all_observed(self.num_tokens, data.device), self.num_tokens)
+        return data.about(self.mean)
 
+    def _density(self, count: Tensor | int, root: Tensor, squared: Tensor) -> Tensor:
+        """log p of `count` tokens, given the root of A and (x_R - mu_R)^T S_RR^-1 (x_R - mu_R), nats [...]."""
+        log_det = (count - self.num_latents) * self._noise.log()
+        log_det = log_det + 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return (-0.5 * (count * LOG_2PI + log_det + squared)).to(self.weight.dtype)
 
-def _warn_of_rows() -> None:
-    """Say once that a mean is taken in the slower way."""
-    warnings.warn(
-        "sigma^2 is so small beside the rows that the mean over their second moment would lose digits: it is "
-        "taken row by row, which takes longer",
-        RuntimeWarning,
-        stacklevel=1,  # this line, so that it is said once, whoever asks
-    )
-
-
-def _log_normal(squared: Tensor, variance: Tensor, observed: Tensor) -> Tensor:
-    """log N at masked tokens, from (x_j - m_j)^2 and v_j, nats [..., D]; 0 at observed ones."""
-    return torch.where(observed, 0.0, -0.5 * (LOG_2PI + variance.log() + squared / variance))
+    def _log_normal(self, squared: Tensor, variance: Tensor, observed: Tensor) -> Tensor:
+        """log N at masked tokens, from (x_j - m_j)^2 and v_j, nats [..., D]; 0 at observed ones."""
+        answer = -0.5 * (LOG_2PI + variance.log() + squared / variance)
+        return torch.where(observed, 0.0, answer).to(self.weight.dtype)
 
 
 def _rows_times(rows: Tensor, matrices: Tensor) -> Tensor:
