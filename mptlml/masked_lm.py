@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import cross_entropy, one_hot, pad
+from torch.nn.functional import one_hot, pad
 from tqdm import tqdm
 
 from . import draws, score
@@ -141,7 +141,6 @@ class MaskedLM:
         device: torch.device | str = "cpu",
         local_files_only: bool = False,
         revision: str = "main",
-        subfolder: str = "",
         trust_remote_code: bool = False,
         float32: bool = False,
         **options: Any,
@@ -159,7 +158,6 @@ class MaskedLM:
         where: dict[str, Any] = dict(
             local_files_only=local_files_only,
             revision=revision,
-            subfolder=subfolder,
             trust_remote_code=trust_remote_code,
         )
         config = transformers.AutoConfig.from_pretrained(name, **where)
@@ -403,14 +401,13 @@ class MaskedLM:
         framed = torch.cat([each.expand(len(shown), -1) for each in (before, shown, after)], 1)
         place = torch.arange(framed.shape[1])
         framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
-        behind = end + torch.arange(len(after))
-        framed = framed.scatter(1, behind, after.expand(len(shown), -1))
+        framed = framed.scatter(1, end + torch.arange(len(after)), after.expand(len(shown), -1))
         asked = pad(true != NOTHING, (len(before), len(after)))
         logits = self._logits(framed, (place < end + len(after)).long(), asked)
         if vocabulary:
             return logits.log_softmax(-1)
         own = true[true != NOTHING].to(logits.device)
-        return -cross_entropy(logits, own, reduction="none")
+        return logits.gather(-1, own[:, None])[:, 0] - logits.logsumexp(-1)
 
     def _logits(self, framed: Tensor, seen: Tensor, asked: Tensor) -> Tensor:
         """Logits [places, V] where `asked` [n, L] is True: the vocabulary head sees no other place.

@@ -50,11 +50,12 @@ class RateCurve:
         return np.array([scores.sum() for scores in self.at_sizes])
 
     def area(self) -> Estimate:
-        """The area, an Estimate of the log-likelihood averaged over orders, in nats per row.
+        """The area, an Estimate of the log-likelihood averaged over orders, in nats per token; all tokens count alike.
 
-        The error is over rows, and does not cover the sizes that are read off straight lines.
+        The error is over rows, and does not cover the sizes that are read off straight lines; it is
+        that of a ratio, too small where a few long rows hold most tokens.
         """
-        return over_rows(self.row_areas, np.ones_like(self.lengths))
+        return over_rows(self.row_areas / self.lengths, self.lengths)
 
     def share_above(self, rate: float) -> float:
         """Share of the area at masking rates above `rate`, in [0, 1]: at sizes m > rate x D of a row."""

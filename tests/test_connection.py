@@ -28,7 +28,7 @@ found = [load_glue("cola"), load_glue("mrpc", train=True), load_bert_tokenizer()
 for one in found:
     print(one.source, one.size, one.note, sep="|")
 lm = from_hub(lambda **where: MaskedLM.from_pretrained(BERT, **where), BERT)
-print("weights", lm and lm.network.vocab_size, "" if lm else text.why_absent(), sep="|")
+print("weights", lm and lm.vocab_size, "" if lm else text.why_absent(), sep="|")
 """
 THERE = [
     "GLUE cola, validation split|52 texts|",

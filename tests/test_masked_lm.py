@@ -15,7 +15,7 @@ from mptlml import memory, objectives, order_gap, order_spread, random_masks, ra
 from mptlml.masked_lm import MaskedLM, Rows, spaced_sizes
 from mptlml.testing import Case, check_model
 from mptlml_book.data.text import make_tokenizer
-from mptlml_book.rates import RATES, RateCurve, rate_curve, table2_area
+from mptlml_book.rates import RATES, RateCurve, over_rows, rate_curve, table2_area
 
 SENTENCE = "the cat sat on the mat"
 TEXTS = [SENTENCE, "a dog ran", "the dog and the cat sat", "a mat on a mat on a cat", "run cat run"]
@@ -194,7 +194,7 @@ def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
     values = [[of[max(1, round(rate * len(of))) - 1] for of in every] for rate in rates]
     curve, sums = curve_of(values, rates, lengths), [of.sum() for of in every]
     np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
-    assert curve.area().mean == pytest.approx(np.mean(sums))
+    assert curve.area().mean == pytest.approx(np.sum(sums) / 10)
     above = sum(of[len(of) // 2 :].sum() for of in every)
     assert curve.share_above(0.5) == pytest.approx(above / sum(sums))
 
@@ -209,11 +209,12 @@ def curve_of(values, rates, lengths=(10, 10)):
 
 
 def test_table2_area_sums_99_rates_off_straight_lines():
-    rates, scores = (0.15, 0.5, 0.85), [-1.0, -2.0, -5.0]
-    area = table2_area(curve_of([[score] * 2 for score in scores], rates))
-    known = np.interp(np.arange(1, 100) / 100, rates, scores)
-    assert area.mean == pytest.approx(5.12 * known.sum())
-    assert area.stderr == pytest.approx(0, abs=1e-9)
+    """Each row counts by its length, in the mean and in the error."""
+    rates, scores = (0.15, 0.5, 0.85), np.array([[-1.0, -1.0], [-2.0, -2.0], [-5.0, -8.0]])
+    area = table2_area(curve_of(scores, rates, (6, 2)))
+    rows = 5.12 * np.array([np.interp(RATES, rates, own).sum() for own in scores.T])
+    error = 0.375 * (rows[0] - rows[1])
+    assert (area.mean, area.stderr) == pytest.approx((0.75 * rows[0] + 0.25 * rows[1], error))
 
 
 SLOPES = [(-1.0, -2.0), (-2.0, -8.0)]
@@ -225,16 +226,10 @@ def test_rate_curve_weighs_rows_by_their_length():
     np.testing.assert_allclose(curve.mean, [-1.25, -3.5])
     first = -3 - (4 + 5 + 6) / 3  # sizes 1, 2, 3 and 4, 5, 6 of six tokens
     np.testing.assert_allclose(curve.row_areas, [first, -10])
-    area = curve.area()  # -8, -10
-    assert (area.mean, area.stderr, area.dof) == pytest.approx((-9, 1, 1))
-    # in units of 512 tokens, by length: 49 rates at the first score, 50 up to the second
-    units = 5.12 * np.array(
-        [[49 * one + np.linspace(one, two, 51)[:-1].sum()] for one, two in SLOPES]
-    )
-    by_token = table2_area(curve)
-    shares = np.array([0.75, 0.25]) * (units[:, 0] - by_token.mean)
-    assert by_token.mean == pytest.approx(0.75 * units[0, 0] + 0.25 * units[1, 0])
-    assert by_token.stderr == pytest.approx(math.sqrt(2 * (shares**2).sum()))
+    area, rows = curve.area(), over_rows(curve.row_areas, np.ones(2))  # -8, -10
+    error = 2 * 0.75 * 0.25 * (5 - 8 / 6)
+    assert (area.mean, area.stderr) == pytest.approx((-18 / 8, error))
+    assert (rows.mean, rows.stderr) == pytest.approx((-9, 1))
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 

@@ -90,11 +90,8 @@ def test_a_pair_is_compared_until_the_sign_is_sure(lm, generator):
     assert found[0].sure and found[0].difference < 0 < found[1].difference
     assert found[0].passes < 400 and found[3].passes == 2  # all masks
     assert not found[2].sure and found[2].difference == found[2].passes == 0 == found[3].error
-    again = compare(lm, pairs[:1], num_passes=3000, generator=seeded(1))
-    assert again[0] == found[0]  # other pairs change nothing
-    few = dict(num_passes=2 * STRATA * FIRST + 1, level=1 - 1e-9, generator=generator)
-    [least] = compare(lm, [(f"{WILD} {WILD}", f"{WILD} a cat")], **few)
-    assert least.passes == 2 * STRATA * FIRST and not least.sure and least.high == math.inf
+    [again] = compare(lm, pairs[:1], num_passes=3000, generator=seeded(1))
+    assert again == found[0]  # other pairs change nothing
 
 
 def test_all_masks_are_asked_where_they_fit_and_the_sign_is_not_sure(lm, monkeypatch):

@@ -166,7 +166,7 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
 
         def scheme(view, rows, *, lengths, generator, batches=batches):
             batches.append((rows.tolist(), lengths.tolist()))
-            return 0 * sum(weight.sum() for weight in view.network.model.parameters())
+            return 0 * sum(weight.sum() for weight in view.lm.model.parameters())
 
         monkeypatch.setitem(study.SCHEMES, name, scheme)
         study.fine_tune(tiny(), TEXTS, name, seed=5, num_steps=3)

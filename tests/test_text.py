@@ -9,9 +9,8 @@ import torch
 from fakes import saved_network
 from huggingface_hub import constants
 
-from mptlml.masked_lm import Corpus, MaskedLM, TextCurve
+from mptlml.masked_lm import MaskedLM
 from mptlml_book.data import images, text
-from mptlml_book.rates import RateCurve
 
 
 def test_stand_ins_are_disjoint_and_say_so(monkeypatch):
@@ -149,10 +148,3 @@ def test_a_missing_extra_is_named_when_it_is_needed(extra, missing, call, monkey
         str(error.value)
         == f'{missing} is not installed: in a copy of the repository of mptlml, pip install ".[{extra}]"'
     )
-
-
-@pytest.mark.parametrize(
-    "kind", [Corpus, RateCurve, TextCurve, images.Images, text.Texts, text.Tokenizer]
-)
-def test_what_holds_arrays_equals_itself_alone(kind):
-    assert (kind.__eq__, kind.__hash__) == (object.__eq__, object.__hash__)

@@ -153,12 +153,6 @@ def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
     assert_close(found, truth, atol=1e-5, rtol=1e-5)
 
 
-def test_a_model_may_lie_in_a_folder_of_its_repository(folder, lm):
-    place = dict(subfolder=folder.name, local_files_only=True)
-    inner = MaskedLM.from_pretrained(str(folder.parent), **place)
-    assert inner.pseudo_log_likelihood("the cat") == lm.pseudo_log_likelihood("the cat")
-
-
 class Llada(torch.nn.Module):
     """As networks with code of their own may be: logits, and no more than `takes` of what others have."""
 

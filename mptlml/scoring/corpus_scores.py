@@ -93,9 +93,10 @@ def score_corpus(
     check_count(num_masks, "num_masks")
     if check_count(num_orders, "num_orders", at_least=0) == 1:
         raise ValueError("num_orders must be 0 or at least 2, got 1")
-    check_count(num_passes, "num_passes", at_least=EXACT)
-    if error is not None and not 0 < error < math.inf:
-        raise ValueError(f"error must be a number of nats above 0, got {error!r}")
+    if error is not None:
+        check_count(num_passes, "num_passes", at_least=EXACT)
+        if not 0 < error < math.inf:
+            raise ValueError(f"error must be a number of nats above 0, got {error!r}")
     heads = [
         dict(name=text.name, text=text.text, tokens=len(item.ids[0])) | _head(item)
         for item in found
