@@ -74,7 +74,7 @@ class Coins:
 
     heads: float
     tails: float
-    num_tokens: int = N
+    num_tokens = N
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [n, N] of 0.0 and 1.0, by Polya's urn: each flip makes its like more probable."""
