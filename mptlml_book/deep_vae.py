@@ -110,30 +110,25 @@ class DeepVAE(nn.Module):
         misfit = (x - self.decoder(z)) / self.log_noise.exp()
         return -0.5 * (LOG_2PI + misfit.square()) - self.log_noise
 
-    def elbo(
-        self,
-        x: Tensor,
-        observed: Tensor | None = None,
-        fill: Tensor | float = 0.0,
-        *,
-        generator: Generator,
-    ) -> Tensor:
-        """E_q[log p(x_R | z)] - KL(q || p) by one draw of z per row: nats per row [N]; by default of all tokens.
-
-        The encoder reads `fill` at hidden tokens.
-        """
-        seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
-        mean, deviation = self.encode(torch.where(seen, x, fill))
+    def elbo(self, x: Tensor, *, generator: Generator) -> Tensor:
+        """E_q[log p(x | z)] - KL(q || p) by one draw of z per row: nats per row [N]."""
+        mean, deviation = self.encode(x)
         z = mean + deviation * randn(mean.shape, mean, generator)
         distance = 0.5 * (mean.square() + deviation.square() - 1).sum(-1) - deviation.log().sum(-1)
-        return torch.where(seen, self.token_log_prob(x, z), 0.0).sum(-1) - distance
+        return self.token_log_prob(x, z).sum(-1) - distance
 
-    def lesson(self, *given: Any, generator: Generator) -> Tensor:
-        """Zeros [N, 1] whose gradient is that of the `elbo`, for the encoder alone."""
-        fixed = copy.deepcopy(self).requires_grad_(False)
-        fixed.encoder = self.encoder
-        bound = fixed.elbo(*given, generator=generator)
-        return (bound - bound.detach())[:, None]
+    def lesson(
+        self, x: Tensor, observed: Tensor, fill: Tensor | float, generator: Generator
+    ) -> Tensor:
+        """Zeros [..., 1] whose gradient is that of the ELBO of log p(x_R), by one draw, for the encoder alone."""
+        mean, deviation = self.encode(torch.where(observed, x, fill))
+        z = mean + deviation * randn(mean.shape, mean, generator)
+        decoder = copy.deepcopy(self.decoder).requires_grad_(False)
+        misfit = torch.where(observed, x - decoder(z), 0.0)
+        fit = -0.5 * misfit.square().sum(-1) / (2 * self.log_noise.detach()).exp()
+        distance = 0.5 * (mean.square() + deviation.square()).sum(-1) - deviation.log().sum(-1)
+        bound = fit - distance
+        return (bound - bound.detach())[..., None]
 
     def log_joint(self, x: Tensor, observed: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z), s^2), nats per token [..., D], and log p(x_R, z), nats per row [...]."""
@@ -205,7 +200,7 @@ class Recursive:
         some, seen = checked(x, observed, self.vae)
         answer = self.vae.token_log_prob(some, self.latent(some, seen))
         if self.own_encoder:
-            answer = answer + self.vae.lesson(some, seen, self.fill, generator=self.generator)
+            answer = answer + self.vae.lesson(some, seen, self.fill, self.generator)
         return at_masked(answer, x, observed)
 
     def latent(self, x: Tensor, observed: Tensor) -> Tensor:
@@ -303,7 +298,7 @@ class Importance:
             tokens, log_weight = self._weighted_draws(rows, masks)
             answer = (log_weight.log_softmax(0)[..., None] + tokens).logsumexp(0)
             if self.own_encoder:
-                answer = answer + self.vae.lesson(rows, masks, self.fill, generator=self.generator)
+                answer = answer + self.vae.lesson(rows, masks, self.fill, self.generator)
             parts.append(answer)
         return at_masked(torch.cat(parts).view(some.shape), x, observed)
 
