@@ -360,20 +360,20 @@ def train(
     num_steps: int = LONG_RUN,
     noise: float | None = None,
     stop: int | None = None,
-    track: dict[str, Callable[[DeepVAE], Any]] | None = None,
     track_every: int = 300,
 ) -> tuple[DeepVAE, History]:
     """A fresh DeepVAE trained on rows [N, D] by "elbo", or a scheme of HELD or VARIANTS: (network, History).
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with the
     same seed start from the same weights. noise: a fixed standard deviation of the likelihood, else
-    it is learned. The learning rate falls over `num_steps`; stop: last step. track: {name: function
-    of the network}, as `fit`'s.
+    it is learned. The learning rate falls over `num_steps`; stop: last step. The history tracks a
+    copy of the "network" and the CPU seconds so far.
     """
     check_choice(scheme, ("elbo", *HELD, *VARIANTS), "scheme")
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed))
     if noise is not None:
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
+    began = time.process_time()
     history = fit(
         _objective(scheme, vae, rows, Generator().manual_seed(seed)),
         vae.parameters(),
@@ -382,7 +382,7 @@ def train(
         decay_steps=num_steps,
         name=f"{scheme}, seed {seed}",
         track_every=track_every,
-        track={key: partial(measure, vae) for key, measure in (track or {}).items()},
+        track={"network": lambda: (copy.deepcopy(vae), time.process_time() - began)},
     )
     return vae.requires_grad_(False), history
 
@@ -480,14 +480,12 @@ PLAN: tuple[tuple, ...] = (  # data, noise held, the steps that make a line, see
 def lines(data: str, noise: str | float, steps: tuple[int, ...], scheme: str, seed: int) -> Lines:
     """The lines of one training, one for each of the steps, the last of which ends it."""
     rows, held_out, _ = images(data)
-    began = time.process_time()
     _, history = train(
         scheme,
         rows,
         seed=seed,
         num_steps=steps[-1],
         noise=None if isinstance(noise, str) else noise,
-        track={"network": lambda vae: (copy.deepcopy(vae), time.process_time() - began)},
         track_every=math.gcd(*steps),
     )
     for step, (vae, seconds) in zip(history.at, history.tracked["network"], strict=True):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from conftest import same, seeded
 from scipy.optimize import minimize
-from torch.distributions import Bernoulli, Normal, kl_divergence
+from torch.distributions import Bernoulli
 from torch.nn.functional import softplus
 
-from mptlml import draws, fit, mean_score, score_curve
+from mptlml import draws, fit, mean_score, random_masks, score_curve
 from mptlml_book import linear_vae as study
 from mptlml_book.data.images import train_and_held_out
 from mptlml_book.linear_vae import LinearVAE, NaturalGradient, disc_rule, hermite_rule
@@ -51,19 +51,7 @@ def test_natural_gradient_is_newtons_step_where_pixels_are_independent(generator
     likelihood = lambda: LinearVAE(weight, bias, disc_rule(0.5)).log_prob(x).mean()  # noqa: E731
     fit(likelihood, [weight, bias], num_steps=30, learning_rate=1.0, optimiser=NaturalGradient)
     same(bias.detach(), x.mean(0).logit(), 1e-9)
-    before = bias.detach().clone()
-    weight.grad, bias.grad = torch.zeros_like(weight), 1e6 * torch.ones_like(bias)
-    NaturalGradient([weight, bias], lr=0.1, maximize=True).step()  # no pixel further than 1
-    same(bias.detach(), before + 1)
     assert weight.abs().max() < 1e-9
-
-
-def test_an_observed_token_of_no_probability_leaves_gradients_of_the_others(generator):
-    bias = torch.tensor([-800, 0.3, 0]).double().requires_grad_()
-    model = LinearVAE(draws.randn((3, 1), None, generator), bias, disc_rule(0.5, 4.0, 1))
-    x, observed = torch.tensor([0, 1, 0]).double(), torch.tensor([True, True, False])
-    model.conditional_log_prob(x, observed).sum().backward()
-    assert bias.grad.isfinite().all() and bias.grad[2] != 0
 
 
 def test_certain_tokens_keep_their_digits():
@@ -85,15 +73,13 @@ def test_rules_integrate_the_moments_of_the_prior(rule):
 
 def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
     rules = [disc_rule(0.5, 2.0, 1, generator=generator) for _ in range(20)]
-    ends = torch.stack([torch.stack(rule.nodes.aminmax()) for rule in rules])
-    # within the ball, up to a cell from its ends
-    assert (ends.abs() <= 2).all() and (ends.abs() > 1.5 - 1e-9).all() and ends[:, 0].std() > 0.05
+    lows = torch.stack([rule.nodes.min() for rule in rules])
+    assert -2 <= lows.min() < lows.max() < -1.5 and lows.std() > 0.05
     assert rules[0].log_weights.exp().sum() == pytest.approx(1, abs=1e-12)
-    assert study.scripts_rule().log_weights.exp().sum() == pytest.approx(0.2474, abs=5e-5)
 
 
 def test_a_climb_goes_up_or_stays():
-    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and slopes of the wrong sign."""
+    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; with slopes of the wrong sign it stays."""
 
     def height(z):
         return -z.cosh().log().sum(-1)
@@ -106,10 +92,6 @@ def test_a_climb_goes_up_or_stays():
     same(climb(height, slope_and_precision, start, **options), torch.zeros_like(start), 1e-8)
     down = partial(slope_and_precision, sign=-1)
     assert torch.equal(climb(height, down, start, **options), start)
-    holed = lambda z: height(z).where(z[:, 0] > 0.2, math.nan)  # noqa: E731
-    cut = climb(holed, slope_and_precision, start, **options)
-    # it stays where the height is a number
-    assert (cut[:2] > 0.2).all() and torch.equal(cut[2], start[2])
 
 
 def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator):
@@ -124,13 +106,10 @@ def test_around_each_rows_peak_few_nodes_or_many_draws_do(generator):
     same(sampled, model.log_prob(x, observed), 0.02)
 
 
-def test_the_mode_is_a_peak_in_single_precision_too(generator):
-    """The slope of log p(z | x_R) vanishes there."""
+def test_the_slope_vanishes_at_the_mode(generator):
     model = small(num_tokens=200, num_latents=2, rule=disc_rule(0.3))
     x, observed = bits(50, 200), torch.rand(50, 200, generator=generator) < 0.6
-    single = LinearVAE(model.weight.float(), model.bias.float(), model.rule)
     z, _ = model.mode(x, observed)
-    same(single.mode(x.float(), observed)[0].double(), z, 1e-4)
     chance = (z @ model.weight.T + model.bias).sigmoid()
     slope = (observed * (x - chance)) @ model.weight - z
     assert slope.abs().max() < 1e-5
@@ -188,13 +167,16 @@ def test_weights_make_up_for_the_odds_of_the_sizes(generator):
 
 
 def test_masked_objective_is_the_mean_score_of_the_model_of_all_pixels(digits, weights):
-    """One mask of each size, the same for all rows."""
+    """One mask of each size, the same for all rows; and the score at 15%, a point of the curve."""
     used, whole = LinearVAE(*weights, disc_rule(0.4)), digits.model(*weights, disc_rule(0.4))
-    observed = study.random_masks(64, [1, 9, 64], generator=seeded(5))
+    observed, rows = random_masks(64, [1, 9, 64], generator=seeded(5)), digits.train.double()
     found = study.masked_objective(used, digits.rows[:6], digits, observed)
-    pairs = zip(digits.train[:6].double().split(2), observed, strict=True)
+    pairs = zip(rows[:6].split(2), observed, strict=True)
     scores = torch.cat([mean_score(whole, part, mask[None]) for part, mask in pairs])
     assert found.item() == pytest.approx(64 * scores.mean().item(), rel=1e-5)
+    curve = score_curve(whole, rows, sizes=[10], num_masks=50, generator=seeded())
+    at_15 = study.score_at_15(digits, *weights, seed=3)
+    assert at_15 == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
 
 
 @pytest.mark.parametrize("objective", study.OBJECTIVES)
@@ -234,36 +216,23 @@ def test_the_best_diagonal_posterior_is_that_of_a_search(digits, weights):
         assert value.item() == pytest.approx(-best.fun, abs=1e-5)
 
 
-def test_the_15_per_cent_score_is_the_point_of_the_curve(digits, weights):
-    """D S(x; 10) by common masks, against masks of its own for the model of all pixels."""
-    found = study.score_at_15(digits, *weights, seed=3)
-    model, rows = digits.model(*weights, disc_rule(0.3)), digits.train[:320].double()
-    curve = score_curve(model, rows, sizes=[10], num_masks=50, generator=seeded())
-    assert found == pytest.approx(64 * curve.mean[0].item(), abs=0.6)
-
-
-@pytest.mark.parametrize("objective", ["exact", "joint", "conditional", "elbo"])
+@pytest.mark.parametrize("objective", ["exact", "joint", "conditional"])
 def test_the_scripts_objectives_are_what_their_names_say(digits, objective, monkeypatch):
-    """Held against sums over the sixteen nodes with torch's distributions; the first 9 of 64 pixels are hidden."""
+    """Held against sums over the sixteen nodes with torch's Bernoulli; the first 9 of 64 pixels are hidden."""
     told = []
     monkeypatch.setattr(study, "fit", lambda *given, **_: told.extend(given))
     next(study.scripts_runs("digits", "4 × 4", objective, 4))
-    value, (weight, bias, *encoder) = told
+    value, (weight, bias) = told
     monkeypatch.setattr(study, "randperm", lambda size, *_: torch.arange(size))
-    monkeypatch.setattr(study, "randn", lambda shape, *_: torch.full(shape, 0.5))
-    rule, x = study.scripts_rule(), digits.train
+    rule = study.scripts_rule()
     # [N, 16, 64]
-    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(x[:, None])
-    prior, hidden, visible = rule.log_weights.float(), each[..., :9], each[..., 9:].sum(-1)
+    each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(digits.train[:, None])
+    shares, hidden = rule.log_weights.float(), each[..., :9].sum(-1)
     if objective == "exact":
-        expected = (prior + each.sum(-1)).logsumexp(-1)
+        expected = (shares + each.sum(-1)).logsumexp(-1)
     elif objective == "joint":
-        expected = 64 / 9 * (prior + hidden.sum(-1)).logsumexp(-1)
-    elif objective == "conditional":
-        shares = (prior + visible).log_softmax(-1)
-        expected = 64 / 9 * (shares[..., None] + hidden).logsumexp(1).sum(-1)
+        expected = 64 / 9 * (shares + hidden).logsumexp(-1)
     else:
-        q = Normal((x - bias) @ encoder[0].T, (0.5 * encoder[1]).exp().expand(len(x), 2))
-        fit = Bernoulli(logits=(q.mean + 0.5 * q.stddev) @ weight.T + bias).log_prob(x).sum(-1)
-        expected = fit - kl_divergence(q, Normal(0.0, 1.0)).sum(-1)
+        shares = (shares + each[..., 9:].sum(-1)).log_softmax(-1)[..., None]
+        expected = 64 / 9 * (shares + each[..., :9]).logsumexp(1).sum(-1)
     assert value().item() == pytest.approx(expected.mean().item(), rel=1e-5)
