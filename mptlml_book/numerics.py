@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,13 +50,16 @@ def climb(
     return z
 
 
-class Peak(NamedTuple):
-    """Where p(z | x_R) is highest [..., K], and a lower root of its covariance there [..., K, K]."""
+def curvature(height: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient [..., K] at z [..., K] of a height(z) [...] of each point by itself, and minus its Hessian."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        [slope] = torch.autograd.grad(height(z).sum(), z, create_graph=True)
+        parts = slope.unbind(-1)
+        bends = [torch.autograd.grad(part.sum(), z, retain_graph=True)[0] for part in parts]
+    return slope.detach(), -torch.stack(bends, -1)
 
-    place: Tensor
-    root: Tensor
 
-    @classmethod
-    def at(cls, place: Tensor, precision: Tensor) -> "Peak":
-        """The peak of this place and precision [..., K, K]."""
-        return cls(place, torch.linalg.cholesky(torch.linalg.inv(precision)))
+def root_at(height: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """A lower root [..., K, K] of the covariance of the normal density of the same peak as exp(height) at z."""
+    return torch.linalg.cholesky(torch.linalg.inv(curvature(height, z)[1]))

@@ -13,10 +13,8 @@ from torch.autograd.gradcheck import GradcheckError
 from mptlml import chain_rule, draws
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel
 from mptlml.testing import LAWS, Case, check_evaluator, check_model
-from mptlml_book.deep_vae_model import DeepVAE, Recursive
-from mptlml_book.importance import Importance
-from mptlml_book.linear_vae_model import LinearVAE
-from mptlml_book.quadrature import disc_rule
+from mptlml_book.deep_vae import DeepVAE, Importance, Recursive
+from mptlml_book.linear_vae import LinearVAE, disc_rule
 from mptlml_book.transformer import MaskedTransformer
 
 BITS, WORDS = (0.0, 1.0), (0.0, 1.0, 2.0)

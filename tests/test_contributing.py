@@ -1,15 +1,11 @@
 """What the repository tells those who carry on is true."""
 
 import ast
-import csv
 import json
 import re
 from functools import cache
-from importlib import import_module
 from importlib.metadata import distributions
 from runpy import run_path
-from types import SimpleNamespace
-from unittest import mock
 
 import book_digest
 import jupytext
@@ -24,7 +20,6 @@ from traces import Trace
 
 import mptlml
 from mptlml_book import report
-from mptlml_book import runs as results
 from mptlml_book.report.claims import claims
 
 FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single
@@ -155,86 +150,6 @@ def test_a_chapter_has_its_twin_without_outputs(path):
         assert twin.metadata[name] == source.metadata[name], "run `make pairs`"
     assert "language_info" not in twin.metadata
     assert twin.cells == source.cells, "run `make pairs`"
-
-
-# Stored results ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """A stored table of three units with two lines each, and a way to write it, or to repeat one unit of it."""
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    here = [SimpleNamespace(source="MNIST", size="two images", digest="12345678")]
-
-    def write(run, week=None, units=(("mnist", 1), ("mnist", 2), ("digits", 1)), read=here):
-        table = results.Table(run, lambda: units, lambda: read)
-        if week is None:
-            results.write("runs", table)
-        else:
-            results.repeat("runs", table, week)
-        return re.findall("(?m)^[^#].*", (tmp_path / "runs.csv").read_text())
-
-    return write
-
-
-TABLES = {
-    name: table
-    for path in sorted((ROOT / "mptlml_book").glob("*_run.py"))
-    for name, table in import_module(f"mptlml_book.{path.stem}").TABLES.items()
-}
-UNHELD = "deep", "networks", "real"
-
-
-@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])
-def test_a_stored_table_holds_what_its_plan_says(name):
-    """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
-    text = text_of(f"book/data/{name}.csv")
-    assert text.startswith("# python -m mptlml_book.")
-    _, *lines = map(set, csv.reader(re.findall("(?m)^[^#].*", text)))
-    units = [set(map(results.text, unit)) for unit in TABLES[name].units()]
-    assert [line for line in lines if not any(unit <= line for unit in units)] == []
-    assert [unit for unit in units if not any(unit <= line for line in lines)] == []
-
-
-def lines_of(shift):
-    def lines(data, seed):
-        for step, note in ((0, [1, 0.5]), (50, "")):
-            yield dict(data=data, seed=seed, step=step, note=note, score=seed + shift + step / 100)
-
-    return lines
-
-
-def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
-    with pytest.raises(KeyboardInterrupt):
-        stored(mock.Mock(side_effect=[[*lines_of(0)("mnist", 1)], KeyboardInterrupt]))
-    assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
-    lines = "mnist,1,0,1 0.5,1 mnist,1,50,,1.5 mnist,2,0,1 0.5,9 mnist,2,50,,9.5 "
-    assert " ".join(stored(lines_of(7))) == (
-        f"data,seed,step,note,score {lines}digits,1,0,1 0.5,8 digits,1,50,,8.5"
-    )
-    (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
-    (tmp_path / "runs.part").write_text('["another head", {}]')
-    with pytest.raises(SystemExit, match="another run"):
-        stored(lines_of(0))
-
-
-def test_a_week_repeats_one_unit_in_place(stored, capfd):
-    before = stored(lines_of(0))
-    chosen = set()
-    for week in range(20):
-        after = stored(lines_of(week / 10), f"2026-{week}")
-        changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
-        chosen |= set(changed)
-        before = after
-    assert chosen == {1, 2, 3, 4, 5, 6}
-    assert "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
-    other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
-    for week in range(20):
-        # other data: left as they are
-        assert stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]
-    with pytest.raises(SystemExit, match="no lines for"):
-        stored(lines_of(0), "2026-1", units=[("cifar", 1)])
 
 
 # The origin of values and bands -----------------------------------------------------------------------------------

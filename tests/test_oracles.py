@@ -11,8 +11,7 @@ from scipy import integrate
 
 from mptlml import all_masks, exact_curve, models
 from mptlml.models import PPCA, BernoulliMixture, HiddenMarkovModel
-from mptlml_book.linear_vae_model import LinearVAE
-from mptlml_book.quadrature import disc_rule
+from mptlml_book.linear_vae import LinearVAE, disc_rule
 
 DRAW = dict(generator=torch.Generator().manual_seed(3), dtype=torch.float64)
 
