@@ -64,6 +64,7 @@ from .real_network import (
     NUM_SIZES,
     RESIDUES,
     Lines,
+    chains,
     guesses,
     load_network,
     read_text,
@@ -137,6 +138,25 @@ def fetch() -> None:
         str(places.folder("networks")),
     ]
     subprocess.run(command, input="\n".join(wanted), text=True, check=True)
+    check()
+
+
+def check() -> None:
+    """Hold each network to the stored score of one text. Exits where it answers otherwise."""
+    texts = chains() | reactions()
+    for name, text in {
+        "Sapiens heavy": "trastuzumab heavy",
+        "Sapiens light": "trastuzumab light",
+        "RXNMapper": "Fischer esterification",
+        "rxnfp": "Fischer esterification",
+    }.items():
+        kind = "chains" if "Sapiens" in name else "reactions"
+        table = read_scores(runs.FOLDER / f"networks_{kind}.csv").set_index(["network", "name"])
+        stored = table.pseudo_log_likelihood[name, text]
+        found = network(name).pseudo_log_likelihood([texts[text]]).item()
+        if abs(found - stored) > 0.01:
+            sys.exit(f"{name} scores {text} {found:.2f} nats, and not {stored:.2f}")
+        print(f"{name} answers as it should")
 
 
 def load(name: str) -> MaskedLM | None:
@@ -417,7 +437,7 @@ def structure(network: str, name: str) -> Lines:
     model.eval()
     file, chain = name.split()
     parsed = package.parse_PDB(str(get_pdb_path(file)), [chain])
-    atoms, letters, there, _, _, chains, *rest = package.tied_featurize(parsed, "cpu", None)
+    atoms, letters, there, _, _, alone, *rest = package.tied_featurize(parsed, "cpu", None)
     hidden, absent = there[0].nonzero()[:, 0], (there[0] == 0).nonzero()[:, 0]
     ahead = torch.arange(length := len(hidden))
 
@@ -426,7 +446,7 @@ def structure(network: str, name: str) -> Lines:
         # places whose atoms are unknown stand first in every order, unscored
         at, order = hidden[order], torch.cat([absent, hidden[order]])[None]
         options = dict(use_input_decoding_order=True, decoding_order=order)
-        answer = model(atoms, letters, there, there, rest[6], chains, None, **options)[0, at]
+        answer = model(atoms, letters, there, there, rest[6], alone, None, **options)[0, at]
         answer = answer.double()
         true = answer.gather(1, letters[0, at][:, None])[:, 0]
         return torch.stack([true, (answer.exp() * answer).sum(1)]).flip(1)

@@ -13,8 +13,8 @@ from fakes import random_network, saved_network
 from transformers import BertTokenizer
 
 from mptlml_book import real_network as study
-from mptlml_book import real_network_run as real_network
 from mptlml_book import report
+from mptlml_book.rates import RateCurve
 
 NEEDS = {
     name: pytest.mark.skipif(
@@ -48,15 +48,11 @@ def test_identity_is_one_minus_the_edit_distance_over_the_longer():
 def test_training_genes_are_far_from_every_human_gene():
     """Columns of the alignment would not do: the same rhesus gene stands one column on from the 16th."""
     human, others = study.germline_genes(study._folder("anarci"))
-    assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(
-        study.RESIDUES
-    )
+    assert len(set(human)) == len(human) == 119 and len(set(others)) == len(others) == 628
+    assert {*"".join(human + others)} == set(study.RESIDUES)
     rhesus = "EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT"
-    assert rhesus in others and study.identity([rhesus], human).max() > study.CEILING
-    sequences = study.load_sequences()
-    kept = [text.replace(" ", "") for text in sequences.trained]
-    assert rhesus not in kept and len(kept) == 628 and not sequences.note
-    assert study.identity(kept[::100], human[::40]).max() < study.CEILING
+    assert study.identity([rhesus], human).max() > study.CEILING and rhesus not in others
+    assert study.identity(others[::100], human[::40]).max() < study.CEILING
 
 
 @NEEDS["antiberty"]
@@ -64,11 +60,11 @@ def test_the_weights_are_where_they_belong(monkeypatch):
     """With 16 of 107 residues hidden, a network with its weights in place is nearly sure of most."""
     monkeypatch.delenv("MPTLML_MASKED_LM", raising=False)
     found = study.load_network()
-    text = study.chains()["trastuzumab light"]
-    observed, answer = study.guesses(found.lm, text, 0.15, torch.Generator().manual_seed(1))
-    true = answer.gather(1, found.lm.encode(text)[:, None])[:, 0]
-    assert found.is_real and not found.note and (~observed).sum() == 16
-    assert true[~observed].median() > -0.4
+    ids = found.lm.encode(study.chains()["trastuzumab light"])
+    hidden = torch.randperm(len(ids), generator=torch.Generator().manual_seed(1))[:16]
+    answer = study.guesses(found.lm, ids, hidden)
+    assert found.is_real and not found.note
+    assert answer.gather(1, ids[hidden][:, None]).median() > -0.4
     assert answer.exp().sum(1).numpy() == pytest.approx(1, abs=1e-4)
 
 
@@ -94,19 +90,13 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     )
 
 
-def test_a_table_by_position_counts_residues_where_they_stand():
-    texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
-    [found] = study.by_position(texts, [other])
-    # no text has a third
-    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])
-
-
 def test_a_mixture_of_genes_is_a_distribution():
-    """Over all sequences of three letters its probabilities sum to one, and at keep = 0 it is the table."""
+    """Over all sequences of three letters its probabilities sum to one; at keep = 0 it counts letters by place."""
     texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
     every = [study.spaced("".join(s)) for s in product("AC", repeat=3)]
     assert np.exp(np.sum(study.by_genes(texts, every, 0.7), 1)).sum() == pytest.approx(1)
-    np.testing.assert_allclose(study.by_genes(texts, every, 0.0), study.by_position(texts, every))
+    [found] = study.by_genes(["A C", "A D", "C D"], ["A D C"], 0)  # no text has a third
+    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])
 
 
 def test_a_lookup_answers_as_its_mixture_does():
@@ -182,22 +172,13 @@ def test_schemes_of_one_seed_share_their_batches(monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "steps", "schemes"),
-    [
-        ("repair", study.NUM_STEPS, study.SCHEMES),
-        ("longer", 2 * study.NUM_STEPS, study.SCHEMES),
-        ("control", real_network.EQUAL_STEPS, ["fixed 15%"]),
-        ("scratch", 4 * study.NUM_STEPS, ["uniform sizes"]),
-    ],
-)
-def test_the_stored_runs_are_those_of_the_settings(name, steps, schemes):
-    stored = pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
-    ends = stored[stored["step"] == steps].groupby(["scheme", "seed"])
-    assert set(ends.groups) == set(product(schemes, real_network.SEEDS)) and set(
-        real_network.COLUMNS
-    ) < set(stored)
-    assert set(ends.gene.nunique()) == {study.NUM_GENES}
+def test_the_longer_runs_take_the_rates_that_were_best_by_area():
+    runs = pd.read_csv(report.stored("real_network_rates.csv"), comment="#")
+    runs = runs[runs.step == study.NUM_STEPS]
+    scores = runs[study.COLUMNS].to_numpy().T
+    runs["area"] = RateCurve(np.array(study.RATES), scores, runs.tokens.to_numpy()).row_areas
+    means = runs.groupby(["scheme", "learning_rate"]).area.mean().unstack()
+    assert means.idxmax(axis=1).to_dict() == study.BEST_RATES
 
 
 def test_letters_mark_what_is_right():
