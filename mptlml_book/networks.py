@@ -180,8 +180,8 @@ def load(name: str) -> MaskedLM | None:
         return None
     if name.startswith("Sapiens"):
         folder, kind = "sapiens/models/v1", name.split()[1][0]
-        weights, words = f"{folder}/checkpoint_v{kind}.pt", f"{folder}/dict.txt"
-        return _sapiens(read_weights(file.read(weights))["model"], file.read(words).decode())
+        found = read_weights(file.read(f"{folder}/checkpoint_v{kind}.pt"))["model"]
+        return _sapiens(found, file.read(f"{folder}/dict.txt").decode())
     folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
     options, words, weights = (
         file.read(f"{folder}/{part}") for part in ("config.json", "vocab.txt", "pytorch_model.bin")

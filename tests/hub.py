@@ -102,7 +102,7 @@ class Hub(BaseHTTPRequestHandler):
         for key, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
             self.send_header(key, value)
         self.end_headers()
-        if self.fault == "break":
+        if self.fault == "break" and self.path.endswith("gz"):
             self.close_connection, data = True, data[: len(data) // 2]
         if self.command != "HEAD":
             self.wfile.write(data)

@@ -22,9 +22,7 @@ def digits():
 
     def few(name):
         *parts, images = train_and_held_out(name)
-        return *(
-            part.at(slice(None, None, 4)) for part in parts
-        ), images
+        return *(part.at(slice(None, None, 4)) for part in parts), images
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "train_and_held_out", few)

@@ -12,6 +12,7 @@ import signal
 import socket
 import urllib.request
 from contextlib import redirect_stderr
+from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,7 +33,7 @@ def refusal() -> str:
     try:
         with urllib.request.urlopen(f"{HUB}/api/models/{places.BERT}") as answer:
             known = answer.read().startswith(b"{")
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         return f"the hub cannot be reached: {error}"
     return "" if known else "another page came, perhaps one that asks to sign in"
 
@@ -57,7 +58,7 @@ def fetch(name: str) -> None:
     else:
         from huggingface_hub import snapshot_download
 
-        files = ["*.json", "*.txt", "*.safetensors"]
+        files = ["*.json", "*.txt", "*.model", "*.safetensors"]
         snapshot_download(name, revision=revision, allow_patterns=files)
 
 
