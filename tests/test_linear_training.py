@@ -1,7 +1,6 @@
 """How the linear VAE is trained: pixels that are never white, unbiased objectives, the optimum, bad input."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 import torch
