@@ -161,7 +161,8 @@ def write_images(folder, share):
     mnist.mkdir(parents=True)
     for part, count in (("train", 60_000), ("t10k", 10_000)):
         count = max(40, int(share * count))
-        drawn = pixels.integers(0, 256, (count, 7, 7), dtype=np.uint8).repeat(4, 1).repeat(4, 2)
+        drawn = pixels.integers(0, 192, (count, 7, 7), dtype=np.uint8).repeat(4, 1).repeat(4, 2)
+        drawn += pixels.integers(0, 64, drawn.shape, dtype=np.uint8)
         drawn[:, :4] = 0  # as the margins of digits are
         contents = {
             "images-idx3": struct.pack(">IIII", 0x803, count, 28, 28) + drawn.tobytes(),
