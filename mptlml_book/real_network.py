@@ -4,53 +4,94 @@ AntiBERTy (Ruffolo, Gray and Sulam 2021) is a BERT of 26 million weights, traine
 antibody sequences. Its package `antiberty` holds the weights; the package `anarci` holds germline
 genes, from which a body puts its antibodies together. Both packages are read as data and never
 imported. A text is a chain of residues, one letter each, with spaces between.
+
+`python -m mptlml_book.real_network NAME` writes the long runs behind Chapter 13, some two hours of
+one core together:
+
+real_network_repair: AntiBERTy trained further on germline genes of other species, by each of
+SCHEMES from several seeds. A line for each run, stage and human gene: its score at each masking
+rate, nats per token (the first, 1%, is the mean over several masks of one residue each), and the
+objective of the batch that follows. rates: the same for one run of each scheme at each learning
+rate, scored on other human genes. longer: for twice as many steps, each scheme at the rate after
+which the area on those other genes is the largest. control: a fixed 15% at the rate of repair, for
+so many steps that it predicts as many residues as uniform sizes do there. scratch: uniform sizes
+and the same network of random weights, for four times the steps at ten times the rate.
+
+real_network_scores: a line for each of some genes and chains, as `read_text` reads it. Sequences of
+one length have their masks in common. ahead: the terms of left to right, by place.
+
+real_network_lookup: no network, but the mixture of `by_genes`, from all training genes or from
+those that one seed of repair reads. A line for each share of letters that it keeps and each gene or
+chain: its score at each masking rate, nats per residue, and, from all genes, the terms of left to
+right.
+
+real_network_after: a line for each seed of repair's uniform sizes and each of those genes and
+chains: after training, left to right, and for a chain area, pseudo-log-likelihood and the score
+with all hidden.
+
+real_network_guesses: a line for each hidden residue of one gene, at several mask sizes, before and
+after the first run of repair: the residues that the network finds most probable there, their
+probabilities, and the log-probability of the true one.
+
+real_network_masks: for Chapter 2, a line for each of the 255 masks of eight residues, the whole
+text: the log-probability of each hidden residue. Bit j of a mask's number says that residue j is
+hidden.
 """
 
 import ast
 import importlib.util
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from IPython.display import HTML
 from torch import Generator, Tensor
 
-from mptlml import draws, objectives
+from mptlml import objectives, random_orders
 from mptlml.curve import straight_lines
-from mptlml.extras import needs
-from mptlml.masked_lm import MaskedLM
+from mptlml.draws import seeded
+from mptlml.masked_lm import MaskedLM, spaced_sizes
 from mptlml.training import History, fit
 
 from .data import digest_of
-from .data.text import from_hub, load_glue, make_tokenizer
+from .data.text import from_cache, load_glue, make_tokenizer
 from .rates import RateCurve, hidden_tokens, rate_curve
+from .runs import Table, main
+from .toy_grammar import every_mask
 
 RESIDUES = "ACDEFGHIKLMNPQRSTVWY"
 CHAINS = "HKL"  # heavy, and the two kinds of light chain
 CEILING = 0.8  # training sequences as like a human one as this, or more, are left out
 
-# The variable domains (heavy, light) of three antibodies in use, as Jain et al. (2017) list them.
+# The variable domains of three antibodies in use, as Jain et al. (2017) list them.
 ANTIBODIES = {
-    "trastuzumab": (
-        "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS",
-        "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTISSLQPEDFATYYCQQHYTTPPTFGQGTKVEIK",
+    "trastuzumab heavy": (
+        "EVQLVESGGGLVQPGGSLRLSCAASGFNIKDTYIHWVRQAPGKGLEWVARIYPTNGYTRYADSVKGRFTISADTSKNTAYLQMNSLRAEDTAVYYCSRWGGDGFYAMDYWGQGTLVTVSS"
     ),
-    "adalimumab": (
-        "EVQLVESGGGLVQPGRSLRLSCAASGFTFDDYAMHWVRQAPGKGLEWVSAITWNSGHIDYADSVEGRFTISRDNAKNSLYLQMNSLRAEDTAVYYCAKVSYLSTASSLDYWGQGTLVTVSS",
-        "DIQMTQSPSSLSASVGDRVTITCRASQGIRNYLAWYQQKPGKAPKLLIYAASTLQSGVPSRFSGSGSGTDFTLTISSLQPEDVATYYCQRYNRAPYTFGQGTKVEIK",
+    "trastuzumab light": (
+        "DIQMTQSPSSLSASVGDRVTITCRASQDVNTAVAWYQQKPGKAPKLLIYSASFLYSGVPSRFSGSRSGTDFTLTISSLQPEDFATYYCQQHYTTPPTFGQGTKVEIK"
     ),
-    "pembrolizumab": (
-        "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSSTTTAYMELKSLQFDDTAVYYCARRDYRFDMGFDYWGQGTTVTVSS",
-        "EIVLTQSPATLSLSPGERATLSCRASKGVSTSGYSYLHWYQQKPGQAPRLLIYLASYLESGVPARFSGSGSGTDFTLTISSLEPEDFAVYYCQHSRDLPLTFGGGTKVEIK",
+    "adalimumab heavy": (
+        "EVQLVESGGGLVQPGRSLRLSCAASGFTFDDYAMHWVRQAPGKGLEWVSAITWNSGHIDYADSVEGRFTISRDNAKNSLYLQMNSLRAEDTAVYYCAKVSYLSTASSLDYWGQGTLVTVSS"
+    ),
+    "adalimumab light": (
+        "DIQMTQSPSSLSASVGDRVTITCRASQGIRNYLAWYQQKPGKAPKLLIYAASTLQSGVPSRFSGSGSGTDFTLTISSLQPEDVATYYCQRYNRAPYTFGQGTKVEIK"
+    ),
+    "pembrolizumab heavy": (
+        "QVQLVQSGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSSTTTAYMELKSLQFDDTAVYYCARRDYRFDMGFDYWGQGTTVTVSS"
+    ),
+    "pembrolizumab light": (
+        "EIVLTQSPATLSLSPGERATLSCRASKGVSTSGYSYLHWYQQKPGQAPRLLIYLASYLESGVPARFSGSGSGTDFTLTISSLEPEDFAVYYCQHSRDLPLTFGGGTKVEIK"
     ),
 }
-EIGHT = ANTIBODIES["trastuzumab"][0][:8]  # a text of their own in Chapter 2
+EIGHT = ANTIBODIES["trastuzumab heavy"][:8]  # a text of their own in Chapter 2
 
 # dense where the curve bends
 RATES = (0.01, 0.05, 0.15, 0.3, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
@@ -63,6 +104,21 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
     "fixed 15%": partial(objectives.bernoulli_rate, rate=0.15),
     "fixed 40%": partial(objectives.bernoulli_rate, rate=0.40),
 }
+
+# of the long runs
+SEEDS = (0, 1, 2)
+KEEPS = 0.5, 0.6, 0.7, 0.8, 0.9  # shares of letters that the lookup keeps
+LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
+# by area, as real_network_rates says
+BEST_RATES = {"uniform sizes": 5e-5, "fixed 15%": 1.5e-4, "fixed 40%": 1.5e-4}
+COLUMNS = [f"at {rate:g}" for rate in RATES]
+SHOWN_RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1)
+NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
+EQUAL_STEPS = (
+    84  # of a fixed 15%: 14.4 of 96 residues each, as uniform sizes have 48.5 in each of 25
+)
+
+Lines = Iterator[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +135,10 @@ class LoadedNetwork:
 
     size = property(lambda self: f"{self.lm.model.num_parameters() / 1e6:.2g} million weights")
 
-    digest = property(
-        lambda self: digest_of(
-            *([self.source.encode()] if self.is_real else map(_bytes, self.lm.model.parameters()))
-        )
-    )
+    @property
+    def digest(self) -> str:
+        weights = [values.numpy().tobytes() for values in self.lm.model.state_dict().values()]
+        return digest_of(*([self.source.encode()] if self.is_real else weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,24 +169,16 @@ def spaced(sequence: str) -> str:
 
 def load_network() -> LoadedNetwork:
     """The network that MPTLML_MASKED_LM names, or else AntiBERTy, or a small one with a note."""
-    name = os.environ.get("MPTLML_MASKED_LM")
-    if name:
-        lm = from_hub(lambda **where: MaskedLM.from_pretrained(name, **where), name)
-        if lm is not None:
-            return LoadedNetwork(lm, name)
-    folder = _folder("antiberty")
-    if folder is not None and not name:
-        return LoadedNetwork(
-            _antiberty(folder / "trained_models"), "AntiBERTy (antiberty 0.1.3)", is_real=True
-        )
-    missing = name or "The package antiberty 0.1.3"
+    name, folder = os.environ.get("MPTLML_MASKED_LM"), _folder("antiberty")
+    if name and (lm := from_cache(MaskedLM.from_pretrained, name)):
+        return LoadedNetwork(lm, name)
+    if folder and not name:
+        return LoadedNetwork(_antiberty(folder), "AntiBERTy (antiberty 0.1.3)", is_real=True)
     return LoadedNetwork(
         small_network(),
         "a small BERT",
-        (
-            f"{missing} was not at hand here: a small BERT, trained on this page for a few seconds, stands in. "
-            "What the page computes itself is not about a network in use."
-        ),
+        f"{name or 'The package antiberty 0.1.3'} was not at hand here: a small BERT, trained on this page for a "
+        "few seconds, stands in. What the page computes itself is not about a network in use.",
     )
 
 
@@ -141,59 +188,42 @@ def load_sequences() -> Sequences:
     A sequence to train on has less than CEILING in common with each of the human ones (`identity`).
     """
     folder = _folder("anarci")
-    if folder is None or _folder("antiberty") is None and not os.environ.get("MPTLML_MASKED_LM"):
-        tested, trained = (
-            [text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
-            for train in (False, True)
-        )
-        met = set(tested)
-        return Sequences(
-            tested,
-            [text for text in trained if text not in met],
-            "sentences",
-            (
-                "Germline genes were not at hand here, or no network that reads them: sentences stand in."
-            ),
-        )
-    human, others = _far_apart(folder)
-    return Sequences(
-        [*map(spaced, human)], [*map(spaced, others)], "germline genes (anarci 2026.2.13.2)"
+    if folder and (_folder("antiberty") or os.environ.get("MPTLML_MASKED_LM")):
+        tested, trained = (list(map(spaced, genes)) for genes in germline_genes(folder))
+        return Sequences(tested, trained, "germline genes (anarci 2026.2.13.2)")
+    tested, trained = (
+        [text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
+        for train in (False, True)
     )
-
-
-def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
-    """The V genes in anarci's folder, letters only: (human, an allele of each gene; of other species, all).
-
-    Each sequence once, in the file's order.
-    """
-    text = (folder / "germlines.py").read_text(encoding="utf-8")
-    genes = ast.literal_eval(text[text.index("{") :].strip())["V"]
-    human: dict[str, str] = {}
-    others: dict[str, None] = {}
-    for chain in CHAINS:
-        for species, alleles in genes[chain].items():
-            for allele, aligned in alleles.items():
-                sequence = aligned.replace("-", "")
-                if species == "human":
-                    human.setdefault(allele.split("*")[0], sequence)
-                else:
-                    others.setdefault(sequence)
-    distinct = dict.fromkeys(human.values())
-    return list(distinct), [sequence for sequence in others if sequence not in distinct]
+    trained = [text for text in trained if text not in set(tested)]
+    note = (
+        "Germline genes were not at hand here, or no network that reads them: sentences stand in."
+    )
+    return Sequences(tested, trained, "sentences", note)
 
 
 @cache
-def _far_apart(folder: Path) -> tuple[list[str], list[str]]:
-    """The human genes, and those of other species that have less than CEILING in common with each of them."""
-    human, others = germline_genes(folder)
-    return human, [
-        other
-        for other, most in zip(others, identity(others, human).max(1), strict=True)
-        if most < CEILING
+def germline_genes(folder: Path) -> tuple[list[str], list[str]]:
+    """The V genes in anarci's folder, letters only: (human, an allele of each gene; of other species).
+
+    Each sequence once, in the file's order. Those of other species have less than CEILING in common
+    with each human one.
+    """
+    text = (folder / "germlines.py").read_text(encoding="utf-8")
+    genes = ast.literal_eval(text[text.index("{") :].strip())["V"]
+    rows = [
+        (species == "human", allele.split("*")[0], aligned.replace("-", ""))
+        for chain in CHAINS
+        for species, alleles in genes[chain].items()
+        for allele, aligned in alleles.items()
     ]
+    table = pd.DataFrame(rows, columns=["human", "gene", "sequence"])
+    human = table[table.human].drop_duplicates("gene").sequence.unique()
+    others = table[~table.human].sequence.unique()
+    return list(human), list(others[identity(others, human).max(1) < CEILING])
 
 
-def identity(sequences: Sequence[str], others: Sequence[str]) -> np.ndarray:
+def identity(sequences: Iterable[str], others: Iterable[str]) -> np.ndarray:
     """1 - edit distance / length of the longer, [N, M]: the fewest letters to change, insert or leave out.
 
     (Anarci's own columns do not serve: it numbers genes of some species otherwise: equal letters
@@ -215,23 +245,12 @@ def spread_out(texts: Sequence[str], count: int) -> list[str]:
     return [texts[k] for k in np.linspace(0, len(texts) - 1, count).round().astype(int)]
 
 
-def by_position(texts: Sequence[str], others: Sequence[str]) -> list[np.ndarray]:
-    """Log-probabilities of the letters of each of `others`, nats [D], by how often `texts` have them there.
-
-    Half a count is added for every letter that the texts have anywhere.
-    """
-    return [
-        np.log((same.sum(1) + 0.5) / (there.sum(1) + 0.5 * kinds))
-        for same, there, kinds in _columns(texts, others)
-    ]
-
-
 def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[np.ndarray]:
     """Log-probabilities of the letters of each of `others`, nats [D], left to right in a mixture of the texts.
 
     It draws one of the texts, and at each position keeps its letter with probability `keep`; else
-    it draws one as `by_position` says. A coherent model of texts of a given length: a sum is its
-    log-probability.
+    it draws one by how often the texts have it there, with half a count more for every letter that
+    they have anywhere. A coherent model of texts of a given length: a sum is its log-probability.
     """
     return [
         np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
@@ -271,23 +290,16 @@ def from_visible(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
 
 def _kept(texts: Sequence[str], others: Sequence[str], keep: float) -> Iterator[np.ndarray]:
     """For each of `others` the log-probability of its letter in each component of the mixture, nats [D, N]."""
-    for (same, _, _), table in zip(
-        _columns(texts, others), by_position(texts, others), strict=True
-    ):
-        yield np.log(keep * same + (1 - keep) * np.exp(table)[:, None])
-
-
-def _columns(
-    texts: Sequence[str], others: Sequence[str]
-) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """For each of `others`: where texts have its letter, where they have any, bool [D, N], and how many kinds."""
     # the last makes it long enough
     rows = [text.split() for text in [*texts, max(others, key=len)]]
     letters = np.array([*zip_longest(*rows, fillvalue="")])[:, :-1]
     kinds = len(np.unique(letters[letters != ""]))
     for other in others:
         own = np.array(other.split())[:, None]
-        yield letters[: len(own)] == own, letters[: len(own)] != "", kinds
+        there = letters[: len(own)]
+        same, counts = there == own, (there != "").sum(1) + 0.5 * kinds
+        table = (same.sum(1) + 0.5) / counts
+        yield np.log(keep * same + (1 - keep) * table[:, None])
 
 
 def fine_tune(
@@ -298,25 +310,21 @@ def fine_tune(
     seed: int,
     num_steps: int = NUM_STEPS,
     learning_rate: float = LEARNING_RATE,
-    track: dict[str, Callable[[], Any]] | None = None,
+    read: Sequence[str] = (),
 ) -> History:
     """Train lm's network further, in place, on the texts by one of SCHEMES; its History is in nats per text.
 
     Batches of BATCH texts, each text once before any comes again; AdamW. The seed decides the
-    batches and the masks; schemes with one seed share the batches. track: as in `fit`, every
-    NUM_STEPS steps.
+    batches and the masks; schemes with one seed share the batches. The History has
+    the curve of the texts `read`, if any, every NUM_STEPS steps.
     """
     ids = [lm.encode(text) for text in texts]
     width = max(map(len, ids))
     rows = torch.nn.utils.rnn.pad_sequence(
         ids, batch_first=True, padding_value=lm.tokenizer.pad_token_id
     )
-    lengths, order, generator = (
-        torch.tensor([len(i) for i in ids]),
-        draws.seeded(seed),
-        draws.seeded(seed, 1),
-    )
-    view, batches = lm.at_length(width), _batches(len(rows), order)
+    lengths, generator = torch.tensor([len(i) for i in ids]), seeded(seed, 1)
+    view, batches = lm.at_length(width), _batches(len(rows), seeded(seed))
 
     def objective() -> Tensor:
         batch = next(batches)
@@ -330,7 +338,7 @@ def fine_tune(
             num_steps=num_steps,
             learning_rate=learning_rate,
             warm_up=WARM_UP,
-            track=track,
+            track={"curve": lambda: read_curve(lm, read)} if read else {},
             track_every=NUM_STEPS,
             optimiser=torch.optim.AdamW,
             name=scheme,
@@ -339,9 +347,19 @@ def fine_tune(
         lm.model.eval()
 
 
+def repaired(
+    lm: MaskedLM, learnt: Sequence[str], read: Sequence[str], scheme: str, **options: Any
+) -> Iterator[tuple[int, float, RateCurve]]:
+    """(step, objective of the batch that follows, curve of the texts `read`), from before `fine_tune` to its end."""
+    history = fine_tune(lm, learnt, scheme, read=read, **options)
+    last = len(history.objective) - 1
+    for step, curve in zip(history.at, history.tracked["curve"], strict=True):
+        yield step, history.objective[min(step, last)], curve
+
+
 def seen(texts: Sequence[str], seed: int) -> list[str]:
     """The texts that `fine_tune` with this seed reads in NUM_STEPS steps."""
-    batches = _batches(len(texts), draws.seeded(seed))
+    batches = _batches(len(texts), seeded(seed))
     return [texts[k] for _ in range(NUM_STEPS) for k in next(batches)]
 
 
@@ -356,9 +374,41 @@ def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
 def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     """The curve of texts at RATES, always under the same masks, so that two networks can be compared."""
     corpus = lm.read(texts)
-    curve = rate_curve(lm, corpus, RATES[1:], generator=draws.seeded(13))
-    ones = rate_curve(lm, corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=draws.seeded(13, 1))
+    curve = rate_curve(lm, corpus, RATES[1:], generator=seeded(13))
+    ones = rate_curve(lm, corpus, RATES[:1], num_masks=MASKS_OF_ONE, generator=seeded(13, 1))
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
+
+
+def along(lm: MaskedLM, text: str, orders: Sequence[Tensor] = ()) -> Tensor:
+    """The terms of left to right and along the orders [Q, D], nats [Q + 1, D]."""
+    ahead = torch.arange(len(lm.encode(text)) - 1, -1, -1)
+    return lm.chain_rule(text, torch.stack([ahead, *orders]))
+
+
+def read_text(
+    lm: MaskedLM, text: str, num_masks: int = NUM_MASKS, num_orders: int = 0
+) -> dict[str, Any]:
+    """A text under a network, nats per text: its area, with the error of the masks, and other scores.
+
+    They are the pseudo-log-likelihood, left to right, the sums along random orders, and, nats per
+    token, the curve under each mask. Texts of one length share their masks and orders.
+    """
+    length = len(lm.encode(text))
+    sizes, generator = spaced_sizes(length, NUM_SIZES), seeded(13)
+    curve = lm.curve(text, sizes, num_masks=num_masks, generator=generator)
+    area = curve.area()
+    orders = [*random_orders(length, num_orders, generator=seeded(13, 1))] if num_orders else []
+    sums = along(lm, text, orders).sum(-1).tolist()
+    return dict(
+        tokens=length,
+        area=area.mean,
+        area_error=area.stderr,
+        pseudo_log_likelihood=lm.pseudo_log_likelihood([text]).item(),
+        left_to_right=sums[0],
+        orders=sums[1:],
+        sizes=curve.sizes.tolist(),
+        curve=curve.scores.flatten().tolist(),
+    )
 
 
 def scored() -> dict[str, str]:
@@ -384,43 +434,36 @@ def answered_from(
 
 
 def chains() -> dict[str, str]:
-    """The chains of ANTIBODIES as texts, by name: "trastuzumab heavy", ..."""
-    return {
-        f"{name} {kind}": spaced(chain)
-        for name, pair in ANTIBODIES.items()
-        for kind, chain in zip(("heavy", "light"), pair, strict=True)
-    }
+    """The chains of ANTIBODIES as texts, by name."""
+    return {name: spaced(chain) for name, chain in ANTIBODIES.items()}
 
 
-def guesses(lm: MaskedLM, text: str, rate: float, generator: Generator) -> tuple[Tensor, Tensor]:
-    """What the network says if `rate` of a text is hidden: (observed bool [D], log-probabilities [D, V])."""
-    ids = lm.encode(text)
-    hidden = max(1, round(rate * len(ids)))
-    observed = torch.ones(len(ids), dtype=torch.bool)
-    observed[torch.randperm(len(ids), generator=generator)[:hidden]] = False
-    with torch.no_grad():
-        return observed, lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed[None])[0]
+@torch.no_grad()
+def guesses(lm: MaskedLM, ids: Tensor, hidden: Tensor) -> Tensor:
+    """What the network says of hidden places of a text [D]: log-probabilities [hidden, V]."""
+    observed = torch.ones(len(ids), dtype=torch.bool).index_fill(0, hidden, False)
+    view = lm.at_length(len(ids))
+    return view.vocabulary_log_prob(ids[None], observed[None])[0, hidden]
 
 
 def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
     """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
 
-    said: {name: {place, from 1: (guess, its probability)}}. A right guess is blue and underlined, a
-    wrong one orange; the paler, the less sure.
+    said: {name: {place, from 1: (guess, its probability)}}, the same places for each. A right guess
+    is blue and underlined, a wrong one orange; the paler, the less sure.
     """
     columns = ["<br>".join(["gene", *said])]
     for place, residue in enumerate(gene, 1):
-        hidden = any(place in guessed for guessed in said.values())
-        lines = [
-            f'<span style="opacity: .65">\u00a0{residue}</span>'
-            if hidden
-            else f"<b>\u00a0{residue}\u00a0</b>"
-        ]
-        for guess, chance in [guessed.get(place, ("", 0.0)) for guessed in said.values()]:
+        guessed = [each[place] for each in said.values() if place in each]
+        tag = 'span style="opacity: .65"' if guessed else "b"
+        lines = [(tag, residue)]
+        for guess, chance in guessed:
             tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
-            shade = f"background: #{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
-            lines.append(f'<{tag} style="{shade}">\u00a0{guess}\u00a0</{tag}>' if guess else "")
-        columns.append("<br>".join(lines))
+            shade = f"#{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
+            lines.append((f'{tag} style="background: {shade}"', guess))
+        columns.append(
+            "<br>".join(f"<{tag}>\u00a0{it}\u00a0</{tag.split()[0]}>" for tag, it in lines)
+        )
     style = "display: inline-block; vertical-align: top; margin: 0 1px .7em"
     blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
     return HTML(
@@ -431,31 +474,30 @@ def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> H
 def _folder(package: str) -> Path | None:
     """Where a package lies, without importing it; None where it is not installed."""
     spec = importlib.util.find_spec(package)
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    return Path(str(spec.origin)).parent if spec else None
 
 
 def _antiberty(folder: Path) -> MaskedLM:
-    """The weights in a folder of antiberty as a MaskedLM; without dropout, training follows from its seed."""
-    with needs("text"):
-        from transformers import BertConfig, BertTokenizer
+    """The weights in the folder of antiberty as a MaskedLM; without dropout, training follows from its seed."""
+    from transformers import BertConfig, BertTokenizer
+
+    folder /= "trained_models"
+    saved = folder / "AntiBERTy_md_smooth"
     words = (folder / "vocab.txt").read_text(encoding="utf-8").split()
     tokenizer = BertTokenizer({word: k for k, word in enumerate(words)}, do_lower_case=False)
-    config = BertConfig.from_json_file(folder / "AntiBERTy_md_smooth" / "config.json")
+    config = BertConfig.from_json_file(saved / "config.json")
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     lm = MaskedLM.random(config, tokenizer, seed=0)
-    weights = torch.load(
-        folder / "AntiBERTy_md_smooth" / "pytorch_model.bin", weights_only=True, map_location="cpu"
-    )
-    own = lm.model.state_dict()
+    weights = torch.load(saved / "pytorch_model.bin", weights_only=True, map_location="cpu")
     # it also has heads for species and chain
-    lm.model.load_state_dict({key: weights[key] for key in own})
+    lm.model.load_state_dict({key: weights[key] for key in lm.model.state_dict()})
     return lm
 
 
 def small_network(num_steps: int = 300) -> MaskedLM:
     """A small BERT, trained for a few seconds at a fixed 15%."""
-    with needs("text"):
-        from transformers import BertConfig
+    from transformers import BertConfig
+
     texts = load_glue("cola", train=True).texts
     pieces = make_tokenizer(texts, 120)
     config = BertConfig(
@@ -474,3 +516,153 @@ def small_network(num_steps: int = 300) -> MaskedLM:
     short = [text for text in texts if len(text) < 100]
     fine_tune(lm, short, "fixed 15%", seed=1, num_steps=num_steps, learning_rate=3e-3)
     return lm
+
+
+@cache
+def network() -> MaskedLM:
+    """The network as it comes, to be read only."""
+    return load_network().lm
+
+
+@cache
+def genes_of(choosing: bool) -> list[str]:
+    """The human genes that are scored; others where the learning rate is chosen."""
+    human = load_sequences().tested
+    genes = spread_out(human, NUM_GENES)
+    if choosing:
+        return spread_out([gene for gene in human if gene not in genes], NUM_GENES // 2)
+    return genes
+
+
+def repair(
+    scheme: str,
+    seed: int,
+    learning_rate: float = LEARNING_RATE,
+    num_steps: int = NUM_STEPS,
+    *,
+    choosing: bool = False,
+    scratch: bool = False,
+) -> Lines:
+    """The lines of one run; scratch: from random weights."""
+    lm, setting = load_network().lm, dict(seed=seed, learning_rate=learning_rate)
+    if scratch:
+        lm = MaskedLM.random(lm.model.config, lm.tokenizer, seed=seed)
+    learnt, read = load_sequences().trained, genes_of(choosing)
+    for step, objective, curve in repaired(
+        lm, learnt, read, scheme, num_steps=num_steps, **setting
+    ):
+        for gene, tokens in enumerate(curve.lengths):
+            line = dict(scheme=scheme, **setting, step=step, gene=gene, tokens=tokens)
+            scores = dict(zip(COLUMNS, curve.scores[:, gene].tolist(), strict=True))
+            yield line | dict(objective=objective) | scores
+
+
+def score(name: str) -> Lines:
+    """The one line of a sequence."""
+    num_orders = NUM_ORDERS if name in chains() else 0
+    yield dict(name=name) | read_text(network(), scored()[name], num_orders=num_orders)
+
+
+def ahead(name: str) -> Lines:
+    """The one line of a sequence: the terms of left to right, by place."""
+    yield dict(name=name, places=along(network(), scored()[name])[0].flip(-1).tolist())
+
+
+def lookup(texts: str | int, keep: float) -> Lines:
+    """The lines of a mixture, of all training genes or of those that a seed reads."""
+    some = load_sequences().trained
+    if isinstance(texts, int):
+        some = seen(some, texts)
+    others = {f"gene {k}": text for k, text in enumerate(genes_of(False))}
+    others |= {f"choosing {k}": text for k, text in enumerate(genes_of(True))} | chains()
+    curves, steps = (answer(some, [*others.values()], keep) for answer in (looked_up, by_genes))
+    for name, curve, places in zip(others, curves, steps, strict=True):
+        line = dict(texts=texts, keep=keep, name=name, tokens=len(places))
+        told = places.tolist() if texts == "all" and name in scored() else ""
+        yield line | dict(zip(COLUMNS, curve.tolist(), strict=True)) | dict(places=told)
+
+
+def trained(seed: int) -> MaskedLM:
+    """The network after `repair` by uniform sizes."""
+    lm = load_network().lm
+    fine_tune(lm, load_sequences().trained, "uniform sizes", seed=seed)
+    return lm
+
+
+def after(seed: int) -> Lines:
+    """The lines of one seed."""
+    lm = trained(seed)
+    for name, text in scored().items():
+        sums = along(lm, text).sum().item()
+        line = dict(seed=seed, name=name, tokens=len(lm.encode(text)), left_to_right=sums)
+        if name in chains():
+            read = read_text(lm, text)
+            line |= {key: read[key] for key in ("area", "area_error", "pseudo_log_likelihood")}
+            line |= {"at 1": float(np.mean(read["curve"][-NUM_MASKS:]))}
+        yield line
+
+
+def guess_lines(gene: str) -> Lines:
+    """The lines of a gene under the network before and after its repair."""
+    lms, ids = {"before": network(), "after": trained(0)}, network().encode(gene)
+    name_of = network().tokenizer.convert_ids_to_tokens
+    order = random_orders(len(ids), 1, generator=seeded(13))[0]
+    for size in [round(rate * len(ids)) for rate in SHOWN_RATES]:
+        hidden = order[:size].sort().values
+        for name, lm in lms.items():
+            answers = guesses(lm, ids, hidden)
+            for place, word, answer in zip(hidden.tolist(), ids[hidden], answers, strict=True):
+                best = answer.topk(3)
+                yield dict(
+                    network=name,
+                    hidden=size,
+                    place=place + 1,
+                    residue=name_of(int(word)),
+                    guesses=name_of(best.indices.tolist()),
+                    chances=best.values.exp().tolist(),
+                    score=answer[word].item(),
+                )
+
+
+@torch.no_grad()
+def masks(residues: str) -> Lines:
+    """The lines of a short text."""
+    lm, hidden = network(), every_mask(len(residues))
+    ids = lm.encode(spaced(residues))
+    answers = lm.at_length(len(ids)).conditional_log_prob(ids, ~hidden)
+    for number in range(1, len(hidden)):
+        scores = answers[number, hidden[number]].tolist()
+        yield dict(residues=residues, mask=number, scores=scores)
+
+
+TABLES = {
+    "real_network_repair": Table(repair, lambda: product(SCHEMES, SEEDS)),
+    "real_network_rates": Table(
+        partial(repair, choosing=True), lambda: product(SCHEMES, [SEED_OF_RATES], LEARNING_RATES)
+    ),
+    "real_network_longer": Table(
+        repair,
+        lambda: [
+            (scheme, seed, rate, 2 * NUM_STEPS)
+            for scheme, rate in BEST_RATES.items()
+            for seed in SEEDS
+        ],
+    ),
+    "real_network_control": Table(
+        repair, lambda: product(["fixed 15%"], SEEDS, [LEARNING_RATE], [EQUAL_STEPS])
+    ),
+    "real_network_scratch": Table(
+        partial(repair, scratch=True),
+        lambda: product(["uniform sizes"], SEEDS, [10 * LEARNING_RATE], [4 * NUM_STEPS]),
+    ),
+    "real_network_scores": Table(score, lambda: product(scored())),
+    "real_network_ahead": Table(ahead, lambda: product(scored())),
+    "real_network_lookup": Table(lookup, lambda: product(("all", *SEEDS), KEEPS)),
+    "real_network_after": Table(after, lambda: product(SEEDS)),
+    "real_network_masks": Table(masks, lambda: [(EIGHT,)]),
+    "real_network_guesses": Table(guess_lines, lambda: [(load_sequences().tested[0],)]),
+}
+
+
+if __name__ == "__main__":
+    main(TABLES)

@@ -1,24 +1,20 @@
-"""Images without a connection, from a folder, from a broken one, and by download; never from the network."""
+"""Images and texts that lie on this machine, in a broken file, or nowhere: then defaults, which say so."""
 
-import gzip
-import hashlib
 import os
 import struct
-import time
-import urllib.error
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
-import torchvision.datasets
+from conftest import finished
+from fakes import saved_network
 from sklearn.datasets import load_digits
 
-from mptlml_book.data import images as data
-from mptlml_book.data import probe
+from mptlml.masked_lm import MaskedLM
+from mptlml_book.data import images, places, text
 
 LABELS = {"train": bytes([3, 1, 4, 1, 5]), "t10k": bytes([9, 2, 6, 5, 3])}
 PIXELS = np.random.default_rng(0).integers(0, 256, size=(5, 28, 28), dtype=np.uint8)
@@ -36,52 +32,41 @@ def write_idx(root, name="MNIST"):
 
 
 @pytest.fixture(autouse=True)
-def network(monkeypatch, tmp_path):
-    """An empty home, no folder of data named, and a network that refuses."""
-    network = mock.Mock(side_effect=urllib.error.URLError("no network in tests"))
-    monkeypatch.delenv("MPTLML_DATA", raising=False)
+def nothing_here(monkeypatch, tmp_path):
+    """An empty home, and no place named; whoever opens a connection fails."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(urllib.request, "urlopen", network)
-    probe.refusal.cache_clear()
-    yield network
-    probe.refusal.cache_clear()
+    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("socket.socket.connect", lambda *to: pytest.fail(f"asked for {to}"))
 
 
-def test_without_a_connection_the_digits_serve_with_a_note(network):
-    first = data.load_images("mnist", 100)
-    again = data.load_images("mnist", 200, train=False)
-    assert [call.kwargs["timeout"] for call in network.call_args_list] == [3]  # one probe, no retry
-    assert "MNIST was not at hand" in first.note
-    assert "8 × 8 digits" in first.note
-    assert again.note == first.note
-    assert first.source == "scikit-learn digits" and first.side == 8
+def test_where_images_are_missing_the_digits_serve_with_a_note():
+    first = images.load_images("mnist", 100)
+    again = images.load_images("mnist", 200, train=False)
+    assert "MNIST was not at hand" in first.note and "8 × 8 digits" in first.note
+    assert first.source == "scikit-learn digits" and first.side == 8 and again.note == first.note
     assert first.pixels.shape == (100, 64) and again.pixels.shape == (200, 64)
-    fashion = data.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
-    assert "Fashion-MNIST" in fashion.note
-    assert fashion.pixels.shape == (1797, 64)
-    assert network.call_count == 2
+    fashion = images.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
+    assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64)
 
 
-def test_the_digits_are_scikit_learns(network):
-    images = data.load_images("digits")
-    bunch = load_digits()
-    np.testing.assert_array_equal(images.pixels, bunch.data / 16)
-    np.testing.assert_array_equal(images.labels, bunch.target)
-    assert images.pixels.dtype == torch.float64 and images.note == "" and not network.called
-    np.testing.assert_array_equal(images.binary(0.25), bunch.data / 16 > 0.25)
-    assert data.load_images("digits", 7).pixels.shape == (7, 64)
+def test_the_digits_are_scikit_learns():
+    found, expected = images.load_images("digits", 7), load_digits().data[:7] / 16
+    np.testing.assert_array_equal(found.pixels, expected)
+    np.testing.assert_array_equal(found.binary(0.25), expected > 0.25)
+    assert found.pixels.dtype == torch.float64 and found.note == ""
 
 
 def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):
     """As in Fig. 3: 2,000 of the training set, 500 of the test set. Of the digits every fourth is held out."""
-    digits, held_out = data.train_and_held_out("digits")
-    assert (len(digits.pixels), len(held_out.labels)) == (1347, 450)
+    digits, held_out = images.train_and_held_out("digits")
+    assert (len(digits.pixels), len(held_out.pixels)) == (1347, 450)
 
     def load(name, num_rows, train=True):
-        return data.Images(torch.full((num_rows, 784), train), torch.zeros(num_rows), 28, name)
+        return images.Images(torch.full((num_rows, 784), train), 28, name)
 
-    monkeypatch.setattr(data, "load_images", load)
-    trained, held_out = data.train_and_held_out("mnist")
+    monkeypatch.setattr(images, "load_images", load)
+    trained, held_out = images.train_and_held_out("mnist")
     assert trained.pixels.shape == (2000, 784) and trained.pixels.all()
     assert held_out.pixels.shape == (500, 784) and not held_out.pixels.any()
 
@@ -93,56 +78,94 @@ def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):
         ("fashion-mnist", "FashionMNIST", False, "Fashion-MNIST, test images"),
     ],
 )
-def test_the_named_folder_comes_first(name, folder, train, source, tmp_path, monkeypatch, network):
+def test_images_are_read_where_the_reader_says(name, folder, train, source, tmp_path, monkeypatch):
     write_idx(tmp_path, folder)
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
-    images = data.load_images(name, 4, train=train)
-    np.testing.assert_array_equal(images.pixels, PIXELS[:4].reshape(4, 784) / 255)
-    assert images.labels.tolist() == list(LABELS["train" if train else "t10k"][:4])
-    assert images.pixels.dtype == torch.float64 and images.side == 28
-    assert images.source == source and images.note == "" and not network.called
+    found = images.load_images(name, 4, train=train)
+    np.testing.assert_array_equal(found.pixels, PIXELS[:4].reshape(4, 784) / 255)
+    assert found.pixels.dtype == torch.float64 and found.side == 28
+    assert found.source == source and found.note == ""
 
 
 @pytest.mark.parametrize(
-    "part, damage, message",
-    [
-        ("train-images-idx3", lambda path: os.truncate(path, 1000), "cannot be read"),
-        ("train-images-idx3", lambda path: path.write_bytes(bytes(1000)), "cannot be read"),
-        ("t10k-labels-idx1", Path.unlink, "MPTLML_DATA.* holds no MNIST: expected four idx files"),
-    ],
+    "damage", [lambda path: os.truncate(path, 1000), lambda path: path.write_bytes(bytes(1000))]
 )
-def test_a_named_folder_without_good_data_is_an_error(
-    part, damage, message, tmp_path, monkeypatch, network
-):
-    """Never a silent substitute: who names a folder wants its data."""
+def test_a_broken_file_is_named_and_never_misread(damage, tmp_path, monkeypatch):
     raw = write_idx(tmp_path)
-    damage(raw / f"{part}-ubyte")
+    damage(raw / "train-images-idx3-ubyte")
     monkeypatch.setenv("MPTLML_DATA", str(tmp_path))
-    with pytest.raises(ValueError, match=f"{message}.*{raw}|{raw}.*{message}"):
-        data.load_images("mnist")
-    assert not network.called
+    with pytest.raises(ValueError, match=f"{raw} cannot be read"):
+        images.load_images("mnist")
 
 
-def test_one_download_at_a_time_and_the_others_wait_for_it(monkeypatch, tmp_path):
-    """Nor does what a killed one has left stop the next."""
+def test_lists_name_what_lies_there(tmp_path, monkeypatch):
+    """Each in its own: what came there since makes a chapter run again."""
 
-    def download(address, target):
-        downloads.append(target.name)
-        time.sleep(0.1)
-        target.write_bytes(files[target.name])
+    def lists():
+        command = (sys.executable, "-m", "mptlml_book.data.places")
+        return [finished(*command, room).stdout for room in ("images", "texts", "networks")]
 
-    downloads = []
-    whole = write_idx(tmp_path / "mirror")
-    files = {f"{path.name}.gz": gzip.compress(path.read_bytes()) for path in whole.iterdir()}
-    sums = [(name, hashlib.md5(content).hexdigest()) for name, content in files.items()]
-    monkeypatch.setattr(torchvision.datasets.MNIST, "resources", sums)
-    monkeypatch.setattr(data, "download", download)
-    monkeypatch.setattr(data, "refusal", lambda address, begins: "")
-    raw = write_idx(tmp_path / "home" / ".cache" / "mptlml")
-    (raw / "t10k-labels-idx1-ubyte").unlink()
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: data.load_images("mnist", 4), range(3)))
-    assert sorted(downloads) == sorted(files)
-    assert {path.name for path in raw.parent.iterdir()} <= {"raw", "lock"}
-    for images in found:
-        assert images.source == "MNIST" and torch.equal(images.pixels, found[0].pixels)
+    before = lists()
+    (write_idx(tmp_path / "home" / ".cache" / "mptlml") / "t10k-labels-idx1-ubyte").unlink()
+    assert not places.is_here("mnist")
+    found, *others = lists()
+    assert "mnist train-labels-idx1-ubyte 13\n" in found and others == before[1:]
+    folder = tmp_path / "home/.cache/huggingface/hub/models--google-bert--bert-base-uncased"
+    (folder / "snapshots" / "0").mkdir(parents=True)
+    (folder / "snapshots" / "0" / "model.safetensors").write_bytes(b"12")
+    assert places.is_here(places.BERT)
+    assert "google-bert/bert-base-uncased model.safetensors 2\n" in lists()[1]
+
+
+def test_texts_that_stand_in_are_disjoint_and_say_so():
+    found = [text.load_glue(name) for name in text.SETS]
+    found += [text.load_glue(name, train=True) for name in ("cola", "qnli", "mrpc")]
+    starts = [id(sentence) for part in found for sentence in part.texts]
+    assert len(starts) == len(set(starts)) and min(len(part.texts) for part in found) > 50
+    assert len(found[4].texts) // 4 == len(found[1].texts)  # a fifth is held out
+    assert all(
+        sentence[0].isupper() and sentence[-1] in ".?!" and 4 <= len(sentence.split()) <= 60
+        for part in found
+        for sentence in part.texts
+    )
+    bert = text.load_bert_tokenizer()
+    assert all(part.source == "Python reference" for part in (*found, bert))
+    assert all("was not at hand here" in part.note for part in (*found, bert))
+    ids = bert.tokenizer("The statement is executed.").input_ids
+    assert ids[0] == bert.tokenizer.cls_token_id and ids[-1] == bert.tokenizer.sep_token_id
+    assert len(bert.tokenizer) == 30522 and bert.tokenizer.unk_token_id not in ids
+
+
+def test_real_sets_give_the_texts_of_a_pair_in_turn(tmp_path, monkeypatch):
+    table = pyarrow.table({"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0, 1]})
+    folder = tmp_path / "nyu-mll___glue" / "mrpc" / "0.0.0" / "0"
+    folder.mkdir(parents=True)
+    with pyarrow.ipc.new_stream(folder / "glue-train.arrow", table.schema) as file:
+        file.write_table(table)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    found = text.load_glue("mrpc", train=True)
+    assert (found.texts, found.source) == (["a", "c", "b", "d"], "GLUE mrpc, train split")
+    assert found.note == ""
+    for name, train in (("sst2", False), ("ax", True)):
+        with pytest.raises(ValueError, match="ax has no training split"):
+            text.load_glue(name, train=train)
+
+
+def test_a_model_is_read_from_a_folder_and_prints_nothing_on_a_page(tmp_path, capfd):
+    saved = saved_network(tmp_path, "The cat sat on the mat.")
+    capfd.readouterr()
+    found = text.from_cache(MaskedLM.from_pretrained, str(tmp_path))
+    assert capfd.readouterr() == ("", "")
+    scores = [lm.pseudo_log_likelihood(["the cat"]) for lm in (found, saved)]
+    torch.testing.assert_close(*scores)
+    (tmp_path / "model.safetensors").unlink()  # a part is none
+    assert text.from_cache(MaskedLM.from_pretrained, str(tmp_path)) is None
+    assert text.from_cache(MaskedLM.from_pretrained, "some/model") is None
+
+
+def test_the_same_text_gives_the_same_tokenizer():
+    texts = text._python_reference()[:2000]
+    one, two = (text.make_tokenizer(texts, 300) for _ in range(2))
+    assert one.get_vocab() == two.get_vocab() and len(one) == 300
+    back = one.decode(one(texts[0]).input_ids, skip_special_tokens=True)
+    assert back.replace(" ", "") == texts[0].lower().replace(" ", "")

@@ -8,13 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from bs4 import BeautifulSoup
 from fakes import random_network, saved_network
 from transformers import BertTokenizer
 
 from mptlml_book import real_network as study
-from mptlml_book import real_network_run as real_network
 from mptlml_book import report
+from mptlml_book.rates import RateCurve
 
 NEEDS = {
     name: pytest.mark.skipif(
@@ -48,15 +47,11 @@ def test_identity_is_one_minus_the_edit_distance_over_the_longer():
 def test_training_genes_are_far_from_every_human_gene():
     """Columns of the alignment would not do: the same rhesus gene stands one column on from the 16th."""
     human, others = study.germline_genes(study._folder("anarci"))
-    assert len(human) == len(set(human)) == 119 and {*"".join(human + others)} == set(
-        study.RESIDUES
-    )
+    assert len(set(human)) == len(human) == 119 and len(set(others)) == len(others) == 628
+    assert {*"".join(human + others)} == set(study.RESIDUES)
     rhesus = "EVQLVQSGAEVKKPGASVKISCKASGYTFTDYYLHWVRQAPGKGLEWMGRVDPEDGEAIHAQKFQDRVTITRDTSTDTAYMELSSLRSEDTAVYYCAT"
-    assert rhesus in others and study.identity([rhesus], human).max() > study.CEILING
-    sequences = study.load_sequences()
-    kept = [text.replace(" ", "") for text in sequences.trained]
-    assert rhesus not in kept and len(kept) == 628 and not sequences.note
-    assert study.identity(kept[::100], human[::40]).max() < study.CEILING
+    assert study.identity([rhesus], human).max() > study.CEILING and rhesus not in others
+    assert study.identity(others[::100], human[::40]).max() < study.CEILING
 
 
 @NEEDS["antiberty"]
@@ -64,11 +59,11 @@ def test_the_weights_are_where_they_belong(monkeypatch):
     """With 16 of 107 residues hidden, a network with its weights in place is nearly sure of most."""
     monkeypatch.delenv("MPTLML_MASKED_LM", raising=False)
     found = study.load_network()
-    text = study.chains()["trastuzumab light"]
-    observed, answer = study.guesses(found.lm, text, 0.15, torch.Generator().manual_seed(1))
-    true = answer.gather(1, found.lm.encode(text)[:, None])[:, 0]
-    assert found.is_real and not found.note and (~observed).sum() == 16
-    assert true[~observed].median() > -0.4
+    ids = found.lm.encode(study.chains()["trastuzumab light"])
+    hidden = torch.randperm(len(ids), generator=torch.Generator().manual_seed(1))[:16]
+    answer = study.guesses(found.lm, ids, hidden)
+    assert found.is_real and not found.note
+    assert answer.gather(1, ids[hidden][:, None]).median() > -0.4
     assert answer.exp().sum(1).numpy() == pytest.approx(1, abs=1e-4)
 
 
@@ -87,39 +82,25 @@ def test_another_network_can_be_asked_for(tmp_path, monkeypatch):
     lm = saved_network(tmp_path, " ".join(study.RESIDUES))
     monkeypatch.setenv("MPTLML_MASKED_LM", str(tmp_path))
     found = study.load_network()
-    assert (found.source, found.is_real, found.lm.vocab_size) == (
-        str(tmp_path),
-        False,
-        lm.vocab_size,
-    )
-
-
-def test_a_table_by_position_counts_residues_where_they_stand():
-    texts, other = [study.spaced(s) for s in ("AC", "AD", "CD")], study.spaced("ADC")
-    [found] = study.by_position(texts, [other])
-    # no text has a third
-    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])
+    assert found.source == str(tmp_path) and not found.is_real
+    assert len(found.lm.tokenizer) == len(lm.tokenizer)
 
 
 def test_a_mixture_of_genes_is_a_distribution():
-    """Over all sequences of three letters its probabilities sum to one, and at keep = 0 it is the table."""
+    """Over all sequences of three letters its probabilities sum to one; at keep = 0 it counts letters by place."""
     texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
     every = [study.spaced("".join(s)) for s in product("AC", repeat=3)]
     assert np.exp(np.sum(study.by_genes(texts, every, 0.7), 1)).sum() == pytest.approx(1)
-    np.testing.assert_allclose(study.by_genes(texts, every, 0.0), study.by_position(texts, every))
+    [found] = study.by_genes(["A C", "A D", "C D"], ["A D C"], 0)  # no text has a third
+    np.testing.assert_allclose(np.exp(found), [2.5 / 4.5, 2.5 / 4.5, 0.5 / 1.5])
 
 
 def test_a_lookup_answers_as_its_mixture_does():
     """Against ratios of sums over all sequences; and the steps of a curve add up to the log-probability."""
     texts = [study.spaced(s) for s in ("ACA", "CCA", "CAA")]
     every = [*product("AC", repeat=3)]
-    joint = dict(
-        zip(
-            every,
-            np.exp(np.sum(study.by_genes(texts, [*map(" ".join, every)], 0.7), 1)),
-            strict=True,
-        )
-    )
+    sums = np.sum(study.by_genes(texts, [*map(" ".join, every)], 0.7), 1)
+    joint = dict(zip(every, np.exp(sums), strict=True))
     own, (kept,) = ("C", "A", "A"), study._kept(texts, ["C A A"], 0.7)
 
     def total(places):
@@ -159,56 +140,26 @@ def test_every_scheme_trains_and_the_seed_decides(scheme):
     assert told.sum() > tiny().pseudo_log_likelihood(TEXTS).sum()  # it learns
 
 
-def test_schemes_of_one_seed_share_their_batches(monkeypatch):
-    """Of eight texts, filled up with padding."""
-    seen = {"one": [], "two": []}
-    for name, batches in seen.items():
+def test_the_seed_decides_the_batches_and_padding_is_no_text(monkeypatch):
+    """Whatever the scheme: three batches of eight texts, those that `seen` names."""
+    batches = []
 
-        def scheme(view, rows, *, lengths, generator, batches=batches):
-            batches.append((rows.tolist(), lengths.tolist()))
-            return 0 * sum(weight.sum() for weight in view.lm.model.parameters())
+    def scheme(view, rows, *, lengths, generator):
+        batches.append([row[:length].tolist() for row, length in zip(rows, lengths, strict=True)])
+        assert rows.sum() == sum(map(sum, batches[-1]))  # the rest is padding
+        return 0 * sum(weight.sum() for weight in view.lm.model.parameters())
 
-        monkeypatch.setitem(study.SCHEMES, name, scheme)
-        study.fine_tune(tiny(), TEXTS, name, seed=5, num_steps=3)
+    monkeypatch.setitem(study.SCHEMES, "any", scheme)
+    study.fine_tune(tiny(), TEXTS, "any", seed=5, num_steps=3)
     monkeypatch.setattr(study, "NUM_STEPS", 3)
     read = [tiny().encode(text).tolist() for text in study.seen(TEXTS, 5)]
-    assert read == [[*filter(None, row)] for rows, _ in seen["one"] for row in rows]
-    assert seen["one"] == seen["two"] and len({str(batch) for batch in seen["one"]}) == 3
-    rows, lengths = seen["one"][0]
-    assert (
-        [sum(map(bool, row)) for row in rows] == lengths
-        and len(rows) == 8
-        and len(set(lengths)) > 1
-    )
+    assert sum(batches, []) == read and len({str(batch) for batch in batches}) == 3
 
 
-@pytest.mark.parametrize(
-    ("name", "steps", "schemes"),
-    [
-        ("repair", study.NUM_STEPS, study.SCHEMES),
-        ("longer", 2 * study.NUM_STEPS, study.SCHEMES),
-        ("control", real_network.EQUAL_STEPS, ["fixed 15%"]),
-        ("scratch", 4 * study.NUM_STEPS, ["uniform sizes"]),
-    ],
-)
-def test_the_stored_runs_are_those_of_the_settings(name, steps, schemes):
-    stored = pd.read_csv(report.stored(f"real_network_{name}.csv"), comment="#")
-    ends = stored[stored["step"] == steps].groupby(["scheme", "seed"])
-    assert set(ends.groups) == set(product(schemes, real_network.SEEDS)) and set(
-        real_network.COLUMNS
-    ) < set(stored)
-    assert set(ends.gene.nunique()) == {study.NUM_GENES}
-
-
-def test_letters_mark_what_is_right():
-    soup = BeautifulSoup(
-        study.letters("SQV", {"before": {1: ("S", 1), 2: ("S", 0)}}).data, "html.parser"
-    )
-    assert [[*column.stripped_strings] for column in soup.div.find_all(recursive=False)] == [
-        ["gene", "before"],
-        ["S", "S"],
-        ["Q", "S"],
-        ["V"],
-    ]
-    right, wrong = soup.u, soup.select_one("span > span:last-child")
-    assert [right["style"], wrong["style"]] == ["background: #0072b273", "background: #e69f001a"]
+def test_the_longer_runs_take_the_rates_that_were_best_by_area():
+    runs = pd.read_csv(report.stored("real_network_rates.csv"), comment="#")
+    runs = runs[runs.step == study.NUM_STEPS]
+    scores = runs[study.COLUMNS].to_numpy().T
+    runs["area"] = RateCurve(np.array(study.RATES), scores, runs.tokens.to_numpy()).row_areas
+    means = runs.groupby(["scheme", "learning_rate"]).area.mean().unstack()
+    assert means.idxmax(axis=1).to_dict() == study.BEST_RATES

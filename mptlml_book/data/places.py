@@ -1,35 +1,52 @@
-"""Where data lie on this machine: as environment variables say, else in the reader's cache."""
+"""Where data lie on this machine: where environment variables say, else in the reader's cache.
+
+    python -m mptlml_book.data.places images (or texts, or networks)
+
+lists what lies there, a name and a size in bytes on each line: a chapter that reads them runs again
+when its list is another now.
+"""
 
 import os
+import sys
 from pathlib import Path
 
-# What may name a place, for the chapters that run in another folder than this one
-VARIABLES = "MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"
+BERT = "google-bert/bert-base-uncased"
+GLUE_SETS = ("ax", "cola", "mrpc", "qnli")
+IMAGES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
-def _said(variable: str, usual: Path) -> Path:
-    return Path(os.environ.get(variable) or usual)
+def folder(what: str) -> Path:
+    """Where a set of images lies, "glue", "networks", or a model: in a folder of that name, else in the hub's cache."""
+    said, home = os.environ.get, Path.home() / ".cache"
+    hugging_face = Path(said("HF_HOME", home / "huggingface"))
+    if what in IMAGES:  # as torchvision keeps them
+        return Path(said("MPTLML_DATA", home / "mptlml"), IMAGES[what].replace("-", ""), "raw")
+    if what == "networks":
+        return Path(__file__).parents[2] / "_build" / "networks-wheels"
+    if what == "glue":
+        return Path(said("HF_DATASETS_CACHE", hugging_face / "datasets"), "nyu-mll___glue")
+    cached = Path(said("HF_HUB_CACHE", hugging_face / "hub"), f"models--{what.replace('/', '--')}")
+    return Path(what) if Path(what).is_dir() else max(cached.glob("snapshots/*"), default=cached)
 
 
-def cached_images() -> Path:
-    """Where images that were fetched are kept, as a torchvision root."""
-    return Path.home() / ".cache" / "mptlml"
+def is_here(what: str) -> bool:
+    """Whether all of a set of images lies on this machine, of "glue", or of a model."""
+    there = folder(what)
+    if what in IMAGES:
+        return len([*there.glob("*-ubyte")]) == 4
+    if what == "glue":
+        return all(any(there.glob(f"{name}/**/*.arrow")) for name in GLUE_SETS)
+    return any(there.glob("*.safetensors"))
 
 
-def images() -> Path:
-    """The torchvision root that is read."""
-    return _said("MPTLML_DATA", cached_images())
+def main(room: str) -> None:
+    """Print the list of "images", "texts" or "networks"."""
+    own = os.environ.get("MPTLML_MASKED_LM", BERT)
+    for what in {"images": IMAGES, "texts": ("glue", BERT, own)}.get(room, [room]):
+        for file in sorted(folder(what).rglob("*")):
+            if file.is_file():
+                print(what, file.relative_to(folder(what)), file.stat().st_size)
 
 
-def _hugging_face() -> Path:
-    return _said("HF_HOME", Path.home() / ".cache" / "huggingface")
-
-
-def models() -> Path:
-    """Models of the hub."""
-    return _said("HF_HUB_CACHE", _hugging_face() / "hub")
-
-
-def glue() -> Path:
-    """The sets of GLUE, of one folder each."""
-    return _said("HF_DATASETS_CACHE", _hugging_face() / "datasets") / "nyu-mll___glue"
+if __name__ == "__main__":
+    main(sys.argv[1])
