@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
-from book_digest import ROOT, chapters
+from book_reader import ROOT, chapters
 from jupytext.config import load_jupytext_config
 
 FORMAT = "md:myst"
