@@ -67,8 +67,8 @@ def account(notebook: NotebookNode) -> dict:
             if MIME in data:
                 records[data[MIME]["kind"]].append(data[MIME] | {"figure": figure})
             elif figure and "text/html" in data:
-                drawing = str(TEMPLATE.drawing(shown["image"]["alt"], Markup(data["text/html"])))
-                figures[figure] = drawing, shown["figure"]["caption"]
+                alt, html = shown.get("image", {}).get("alt"), Markup(data["text/html"])
+                figures[figure] = str(TEMPLATE.drawing(alt, html)), shown["figure"]["caption"]
     text = "\n".join(cell.source for cell in notebook.cells)
     return records["cost"][0] | {
         "title": re.search("^# (.+)", text, re.MULTILINE)[1].strip(),
