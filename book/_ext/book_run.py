@@ -48,7 +48,7 @@ def why(stem: str, lines: list[int]) -> str:
     for cell, line in zip(cells, lines, strict=True):
         for error in cell.get("outputs", []):
             if error.output_type == "error":
-                cause = f"line {line + 1}: {error.ename}: {error.evalue}".splitlines()[0]
+                cause = f"line {line}: {error.ename}: {error.evalue}".splitlines()[0]
                 return "\n".join([*error.traceback, f"{stem} failed in the cell at {cause}"])
     log = (FOLDER / f"{stem}.log").read_text(encoding="utf-8")
     died = "its kernel died, as when memory runs out"
