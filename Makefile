@@ -4,7 +4,7 @@
 # A chapter runs again when its code, its bands or something that it read is another now. Its last cell writes what it
 # read to build/NAME.d, as compilers do. build/code holds modules and chapters without their words, and digests of what
 # else is read; a file there, or a list of data, is replaced only where it changed. An executed chapter is as old as the
-# start of its run. One run at a time in a folder, where the system has flock: what a killed one left holds the lock.
+# start of its run. One run at a time in a folder, where the system has flock.
 PYTHON ?= python3.11
 JOBS ?= 2
 GIGABYTES ?= 7
@@ -14,24 +14,19 @@ RUN := $(BIN)/python book/_ext
 ALL := $(patsubst notebooks/%.md,%,$(wildcard notebooks/*.md))
 CHAPTERS ?= $(ALL)
 FOUND = $(shell find $(1) -not -path '*/__pycache__*' -not -name '*.ipynb')
-SOURCES := requirements.txt constraints.txt book/claims.yml book/data_sets.yml \
-	$(call FOUND,notebooks mptlml mptlml_book book/data)
+SOURCES := $(wildcard *.txt book/*.yml) $(call FOUND,notebooks mptlml mptlml_book book/data)
 PAGES := Makefile _config.yml _toc.yml $(call FOUND,notebooks mptlml mptlml_book book -type f)
 # Newer than all that the pages are made from; its name is a hash of the address that their buttons lead to.
 SITE := _build/.site-$(shell printf %s '$(subst ','\'',$(value MPTLML_REPOSITORY) $(value MPTLML_BRANCH))' | cksum | tr -dc 0-9)
-LIMIT := $(if $(shell command -v timeout),timeout 1800)
 MAKES := $(MAKE) --no-print-directory
 ALONE := mkdir -p build && $(if $(shell command -v flock),{ flock -n build/.lock true || \
 	echo "waiting for another run in this folder to end"; } && flock build/.lock)
 AGAIN := $(ALONE) sh -c '$(MAKES) prepared && exec $(MAKES) --keep-going --jobs=$(JOBS) "$$@"' make
-FULL = less than $(GIGABYTES) GB of the disk are free: .venv takes 6 to 7, or 2 without GPU (say GIGABYTES=2)
 NOTES = cat $(CHAPTERS:%=build/%.note) | if grep .; then echo "make data asks again once there is a connection"; \
 	[ -z "$$MPTLML_REQUIRE_DATA" ]; fi
-UV = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python
-INSTALL = $(UV) --requirement $(1) || $(BIN)/python -m pip install --quiet --requirement $(1)
-
+INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python -r $(1) || $(BIN)/python -m pip install --quiet -r $(1)
 # Two chapters run at a time, so that each gets one thread; kernels have what .venv has, no settings from a reader's
-# home, and data wherever they lie as seen from here. The registries that pip was told of are uv's too.
+# home, and data wherever they lie as seen from here. The registries of pip are uv's too.
 $(foreach name,OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONNOUSERSITE JUPYTER_PREFER_ENV_PATH \
 	JUPYTER_PLATFORM_DIRS PYDEVD_DISABLE_FILE_VALIDATION PIP_DISABLE_PIP_VERSION_CHECK,$(eval export $(name) := 1))
 export PYTHONPATH := $(CURDIR)
@@ -42,10 +37,8 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 unexport JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS PYTHONDONTWRITEBYTECODE
 $(foreach name,MPTLML_DATA MPTLML_MASKED_LM HF_HOME HF_HUB_CACHE HF_DATASETS_CACHE,\
 	$(if $(wildcard $($(name))),$(eval export $(name) := $(abspath $($(name))))))
-$(if $(PIP_INDEX_URL),$(eval export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)))
-$(if $(PIP_EXTRA_INDEX_URL),$(eval export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)))
+$(if $(PIP_INDEX_URL),$(eval export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)))$(if $(PIP_EXTRA_INDEX_URL),$(eval export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)))
 export UV_INDEX_STRATEGY := unsafe-best-match
-
 help:  ## list the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1@\2/p' Makefile | tr @ '\t' | expand -t 12
 env: $(READY)  ## set up .venv with the pinned packages
@@ -73,29 +66,23 @@ links: book  ## follow every link that leaves the book, and say which are broken
 networks: $(READY)  ## fetch 90 MB of packages with networks of reactions and antibodies into _build/networks-wheels
 	@$(BIN)/python -m mptlml_book.networks
 archive: book  ## the book in one zip, to be read offline: begin with its index.html
-	@rm -rf _build/mptlml-book _build/mptlml-book.zip && cp -R _build/html _build/mptlml-book
-	@cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
-	@cd _build && $(CURDIR)/$(BIN)/python -m zipfile -c mptlml-book.zip mptlml-book && rm -r mptlml-book
+	@rm -rf _build/mptlml-book* && cp -R _build/html _build/mptlml-book && cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
+	@cd _build && "$(CURDIR)/$(BIN)/python" -m zipfile -c mptlml-book.zip mptlml-book && rm -r mptlml-book
 clean:  ## remove what was built and executed
 	@rm -rf _build build .pytest_cache .ruff_cache .mypy_cache
 
-# Who comes second waits, and finds it done. The mark says in which folder .venv was made, and goes before the installer
-# starts: an interrupted installation starts from nothing. Matplotlib lists its fonts once, for it says so on stderr.
-ifndef LOCKED
+# The mark says in which folder .venv was made, and goes before the installer starts: an interrupted installation starts
+# from nothing. Matplotlib lists its fonts once, for it says so on stderr.
 $(READY): requirements.txt constraints.txt pyproject.toml | python
-	@$(ALONE) $(MAKES) LOCKED=1 $@
-else
-$(READY): requirements.txt constraints.txt pyproject.toml
-	@[ -f $@ ] || [ $$(df -Pk . | awk 'END {print int($$4 / 1e6)}') -ge $(GIGABYTES) ] || { echo "$(FULL)"; exit 1; }
+	@[ -f $@ ] || [ $$(df -Pk . | awk 'END {print int($$4 / 1e6)}') -ge $(GIGABYTES) ] || { echo "less than $(GIGABYTES) GB of \
+	the disk are free: .venv takes 6 to 7, or 2 without GPU (say GIGABYTES=2)"; exit 1; }
 	@echo "1 of 4: installing about 200 packages into .venv: 6 to 7 GB, 1 to 8 minutes"
-	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear .venv; fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep ^uv== requirements-dev.txt)"
-	@$(call INSTALL,requirements.txt) && $(BIN)/python -c "import matplotlib.font_manager"
-	@mkdir -p .venv/etc/jupyter && ln -sf ../../../book/_ext/jupyter_server_config.py .venv/etc/jupyter/
-	@pwd -P > $@
-endif
+	@$(ALONE) sh -ec 'if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear .venv; fi; \
+		$(BIN)/python -m pip install --quiet "$$(grep ^uv== requirements-dev.txt)"; { $(call INSTALL,requirements.txt); }; \
+		$(BIN)/python -c "import matplotlib.font_manager"; mkdir -p .venv/etc/jupyter; \
+		ln -sf ../../../book/_ext/jupyter_server_config.py .venv/etc/jupyter/; pwd -P > $@'
 $(READY)-dev: requirements-dev.txt constraints.txt $(READY)
-	@$(call INSTALL,requirements-dev.txt) && touch $@
+	@{ $(call INSTALL,requirements-dev.txt); } && touch $@
 python:
 	@fail() { echo "$$1"; exit 1; }; if [ -s $(READY) ]; then [ -x $(BIN)/python ] && [ "$$(cat $(READY))" = "$$(pwd -P)" ] \
 		|| fail ".venv was made in another folder, or its Python is gone: say rm -r .venv first"; exit 0; fi; \
@@ -110,16 +97,14 @@ build/.coded: $(SOURCES)
 	@mkdir -p build && touch $@.new && $(RUN)/book_code.py $? && mv $@.new $@
 build/data:
 	@echo "2 of 4: asking once for data that this machine lacks"
-	@$(LIMIT) $(BIN)/python -m mptlml_book.data || echo "not all of the data came"; touch $@
+	@$(BIN)/python -m mptlml_book.data || echo "not all of the data came"; touch $@
 -include $(wildcard build/*.d)
 build/%.ipynb: build/code/notebooks/%.md build/bands/% build/code/requirements.txt build/code/constraints.txt
 	@echo "3 of 4: $* runs" && $(RUN)/book_run.py $* && echo "3 of 4: $* passed"
-# An edit of text alone is built into the pages that are there. After any other, and after a build that failed, all are
-# built from scratch: over the remains of a failed build another can pass.
+# An edit of text alone is built into the pages that are there; after any other, or a failure, all are made anew.
 pages: $(SITE)
 $(SITE): $(PAGES) $(ALL:%=build/%.ipynb)
 	@[ -z "$(filter-out %.md,$?)" ] || rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
 	@rm -f $@ && echo "4 of 4: building the pages, 1 or 2 minutes after a change of more than text"
 	@$(BIN)/jupyter-book build --quiet -W --keep-going . && touch $@
 .PHONY: help env python data execute book prepared pages test connected pairs lint links student networks archive clean
-.SECONDARY:
