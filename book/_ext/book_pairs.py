@@ -37,7 +37,7 @@ def edited(twin: Path, source: nbformat.NotebookNode) -> str:
 def pair(source: Path, config: object) -> str:
     """Write the twin, and the source as Jupytext writes it; or, where the twin was edited alone, say so."""
     twin, count = source.with_suffix(".ipynb"), Counter()
-    text = jupytext.writes(jupytext.read(source, FORMAT, config=config), FORMAT, config=config)
+    text = jupytext.writes(jupytext.read(source, fmt=FORMAT, config=config), FORMAT, config=config)
     notebook = jupytext.reads(text, FORMAT, config=config)
     if line := edited(twin, notebook):
         return (
