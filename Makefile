@@ -64,7 +64,7 @@ student: $(READY)  ## the chapters as notebooks without solutions, for a class, 
 links: book  ## follow every link that leaves the book, and say which are broken
 	@$(BIN)/jupyter-book build --builder linkcheck .
 networks: $(READY)  ## fetch 90 MB of packages with networks of reactions and antibodies into _build/networks-wheels
-	@$(BIN)/python -m mptlml_book.networks
+	@$(BIN)/python -m mptlml_book.networks fetch
 archive: book  ## the book in one zip, to be read offline: begin with its index.html
 	@rm -rf _build/mptlml-book* && cp -R _build/html _build/mptlml-book && cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
 	@cd _build && "$(CURDIR)/$(BIN)/python" -m zipfile -c mptlml-book.zip mptlml-book && rm -r mptlml-book

@@ -39,7 +39,7 @@ LITTLE = {
     **{name: text_of(name) for name in ("Makefile", "mptlml_book/report/depends.py")},
     **{
         f"book/_ext/{name}.py": text_of(f"book/_ext/{name}.py")
-        for name in ("book_code", "book_run")
+        for name in ("book_code", "book_reader", "book_run")
     },
     **dict.fromkeys(("mptlml_book/__init__.py", "mptlml_book/report/__init__.py"), ""),
     **dict.fromkeys(("mptlml_book/data/__main__.py", "mptlml_book/data/images.py"), ""),
@@ -149,14 +149,15 @@ def test_an_edit_runs_the_chapters_that_depend_on_it_and_no_other(ran):
         path, kept = root / name.split(" (")[0], root / "kept"
         path = path if name != "images at hand" else root / "at hand" / "images"
         path.parent.mkdir(exist_ok=True)
-        text = path.read_text() if path.exists() else ""
+        existed = path.exists()
+        text = path.read_text() if existed else ""
         assert old in text
         shutil.copytree(root / "build", kept)
         path.write_text(text.replace(old, new, 1))
         assert stale(root) == runs, name
         shutil.rmtree(root / "build")
         kept.rename(root / "build")
-        path.write_text(text) if text or "part" in name else path.unlink()
+        path.write_text(text) if existed else path.unlink()
     (root / "book" / "data" / "runs_a.csv").unlink()
     assert stale(root) == {"04_reads"}
 
@@ -173,7 +174,7 @@ def at_work(processes):
 def test_a_stop_signalled_twice_leaves_nothing_behind_and_the_next_run_goes_on(tmp_path, number):
     """As by an impatient Ctrl-C, or by `timeout`: what had passed is kept, and the lock is free."""
     slow = chapter("02_slow", "import time; open('began', 'w'); time.sleep(999)")
-    root = little_book(tmp_path, chapter("01_quick", "1"), slow)
+    root = little_book(tmp_path, chapter("01_quick", "1"), slow, {"book/claims.yml": "[]"})
     words = [*MAKE, "execute", "JOBS=1"]
     running = psutil.Popen(words, cwd=root, start_new_session=True, stdout=-3, stderr=-3)
     last = time.monotonic() + PATIENCE
@@ -214,10 +215,10 @@ def test_a_stop_signalled_twice_leaves_nothing_behind_and_the_next_run_goes_on(t
     ],
 )
 def test_make_says_at_once_what_it_cannot_do(tmp_path, words, mark, message):
-    names = ("Makefile", "requirements.txt", "constraints.txt", "pyproject.toml")
-    write_files(
-        tmp_path, {name: text_of(name) for name in names} | {".venv/.ready": mark} * bool(mark)
-    )
+    names = ["Makefile", "requirements.txt", "constraints.txt", "pyproject.toml"]
+    write_files(tmp_path, {name: text_of(name) for name in names})
+    if mark:
+        write_files(tmp_path, {".venv/.ready": mark})
     for name, version in {"old": "3.9", "new": "3.13"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\necho {version}\n")
         (tmp_path / name).chmod(0o755)

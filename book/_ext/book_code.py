@@ -36,8 +36,8 @@ def chapter(text: str) -> str:
 
 
 def requirements(text: str) -> str:
-    """The lines of a list of requirements that ask for something."""
-    return "\n".join(filter(None, (line.partition("#")[0].strip() for line in text.splitlines())))
+    """A list of requirements without comments and empty lines."""
+    return "\n".join(re.findall(r"(?m)^[^#\s][^#\n]*[^#\s]", text))
 
 
 def bands(book: Path) -> dict[str, str]:
@@ -49,6 +49,8 @@ def bands(book: Path) -> dict[str, str]:
     sets = yaml.safe_load((book / "data_sets.yml").read_text(encoding="utf-8"))
     found = {path.stem: f"{sets.get(path.stem)}\n" for path in Path("notebooks").glob("*.md")}
     for entry in claims(book / "claims.yml").values():
+        if entry["chapter"] not in found:
+            raise ValueError(f"claims.yml: {entry['id']} is of no chapter")
         found[entry["chapter"]] += f"{entry['id']} {entry['band']} {entry.get('reads')}\n"
     return found
 
@@ -57,9 +59,7 @@ def put(path: Path, text: str) -> None:
     """Write a file whose text is another now."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
+        path.write_text(text, encoding="utf-8")
 
 
 def main(names: list[str]) -> None:

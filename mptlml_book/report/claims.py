@@ -70,7 +70,8 @@ def claims(path: Path | None = None) -> dict[str, Fields]:
     for entry in entries:
         if lacking := [name for name in NEEDED if name not in entry]:
             raise ValueError(f"{path.name}: {entry.get('id')} lacks {', '.join(lacking)}")
-        entry["band"] = [float(end) for end in entry["band"]]  # YAML takes 1e-10 for a text
+        # YAML takes 1e-10 for a text
+        entry["band"] = [float(end) if isinstance(end, str) else end for end in entry["band"]]
     return {entry["id"]: entry for entry in entries}
 
 
