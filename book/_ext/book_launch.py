@@ -13,9 +13,6 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-import nbformat
-from book_notebook import Page, readable
-from book_outputs import executed_chapter
 from docutils import nodes
 
 BINDER = "https://mybinder.org/v2/gh/{path}/{branch}?urlpath="
@@ -72,18 +69,6 @@ def _launch(app, pagename, templatename, context, doctree):
             binder["url"] = BINDER.format(path=path, branch=branch) + quote(pull, safe="")
 
 
-def _write_notebook(app, pagename, templatename, context, doctree):
-    if "ipynb_source" in context:
-        root, place = Path(app.srcdir), site() and f"{site()}{pagename}.html"
-        executed = (root / "_build" / "records.json").exists() and executed_chapter(
-            root / f"{pagename}.md", root
-        )
-        notebook = executed or nbformat.read(root / context["ipynb_source"], as_version=4)
-        target = Path(app.outdir) / "_sources" / context["ipynb_source"]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(readable(notebook, Page(context["body"], place, root)), target)
-
-
 def _describe(app, pagename, templatename, context, doctree):
     """What is shown of a page where somebody passes its address on."""
     told = [meta["content"] for meta in doctree.findall(nodes.meta)] if doctree else []
@@ -104,5 +89,4 @@ def setup(app):
     app.connect("config-inited", _set_options)
     app.connect("html-page-context", _offer_notebook)
     app.connect("html-page-context", _launch, priority=502)  # after the theme's own buttons
-    app.connect("html-page-context", _write_notebook, priority=502)  # after the theme's copy of it
     return {"parallel_read_safe": True, "parallel_write_safe": True}

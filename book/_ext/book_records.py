@@ -1,30 +1,24 @@
-"""What the pages show of the chapters' records, all from one file and through one template, book_records.html.
+"""What the pages show of the chapters' records, all through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
     ```                        `figures` and `passport` (from book/figures.yml)
     {claim}`id`                a claim's value in a sentence, with a mark for how it came out and its story on hover,
                                focus or tap; {verdict}`id` is the verdict in words
 
-Chapters that are out of date run first. Then all are read with their outputs, each record drawn
-where it stands. The site gets claims.json (described by claims.schema.json) and data/KEY.csv beside
-its pages.
+Each record is drawn where it stands. The site gets claims.json and data/KEY.csv beside its pages.
 """
 
-import csv
 import json
 import re
-import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import yaml
-from book_digest import chapters, code_cells, read_chapter
-from book_execute import execute
-from book_notebook import NARROW
-from book_outputs import executed_chapter
 from book_polish import minus, unbroken
+from book_reader import chapters, code_cells, executed_chapter
 from docutils import nodes
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
@@ -32,20 +26,12 @@ from nbformat import NotebookNode
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from mptlml_book.report.claims import (
-    KINDS,
-    NOT_RUN,
-    OTHER_DATA,
-    RUNS,
-    VERDICTS,
-    band_text,
-    with_unit,
-)
+from mptlml_book.report import claims as rules
 from mptlml_book.report.records import MIME
 
 logger = logging.getLogger(__name__)
-HERE = Path(__file__).parent
-SCHEMA = HERE.parent / "claims.schema.json"
+# of an entry of claims.yml, and of its record
+FIELDS = "id chapter kind place paper unit band why run value stderr spread seeds cases".split()
 
 
 def typeset(text: str) -> str:
@@ -53,105 +39,101 @@ def typeset(text: str) -> str:
     return unbroken(text.replace("'", "’"))
 
 
-# of two forms the first
-WIDE = re.compile(r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL)
+def was_checked(claims: list[dict]) -> list[dict]:
+    """The claims that were checked, here and on the data of their bands."""
+    return [claim for claim in claims if claim["verdict"] not in (rules.NOT_RUN, rules.OTHER_DATA)]
+
+
 PAGES = Environment(
-    loader=FileSystemLoader(HERE),
+    loader=FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.globals.update(
-    runs=RUNS, checked=partial(filter, lambda claim: claim["verdict"] not in (NOT_RUN, OTHER_DATA))
+PAGES.globals.update(runs=rules.RUNS, kinds=rules.KINDS, verdict_names=rules.VERDICTS)
+PAGES.filters.update(
+    band=rules.band_text, with_unit=rules.with_unit, minus=minus, checked=was_checked
 )
-PAGES.filters.update(band=band_text, with_unit=with_unit, minus=minus)
 TEMPLATE = PAGES.get_template("book_records.html").module
+
+
+def account(notebook: NotebookNode) -> dict:
+    """A chapter's cost, its title, its drawings with their captions by name, and its other records by kind."""
+    records, figures = defaultdict(list), {}
+    for cell in code_cells(notebook):
+        shown = cell.metadata.get("mystnb", {})
+        figure = shown.get("figure", {}).get("name", "")
+        for data in [output.data for output in cell.outputs if "data" in output]:
+            if MIME in data:
+                records[data[MIME]["kind"]].append(data[MIME] | {"figure": figure})
+            elif figure and "text/html" in data:
+                alt, html = shown.get("image", {}).get("alt"), Markup(data["text/html"])
+                figures[figure] = str(TEMPLATE.drawing(alt, html)), shown["figure"]["caption"]
+    text = "\n".join(cell.source for cell in notebook.cells)
+    return records["cost"][0] | {
+        "title": re.search("^# (.+)", text, re.MULTILINE)[1].strip(),
+        "columns": {record["key"]: dict(record["columns"]) for record in records["columns"]},
+        "claims": records["claim"],
+        "data": records["data"],
+        "figures": figures,
+    }
+
+
+def told(entry: dict, record: dict, seconds: float) -> dict:
+    """A claim as claims.json has it: its entry in claims.yml, and what its chapter measured in `seconds`."""
+    known = {"run": "here"} | record | entry
+    return {name: known.get(name) for name in FIELDS} | {
+        "statement": rules.statement(entry, record),
+        "text": rules.value_text(entry, record),
+        "how": rules.how(entry, record),
+        "verdict": rules.verdict(entry, record),
+        "cell": record["figure"] or f"measured-{entry['id']}",
+        "seconds": seconds,
+        "url": f"notebooks/{entry['chapter']}.html#claim-{entry['id']}",
+    }
 
 
 @cache
 def read_records(root: Path) -> dict:
-    """The records of all chapters (book_outputs.py), and what else the pages need."""
-    found = json.loads((root / "_build" / "records.json").read_text(encoding="utf-8"))
-    count = Counter(claim["verdict"] for claim in found["claims"])
-    missing, other = count[NOT_RUN], count[OTHER_DATA]
-    # outside its band such a claim stops the build
-    in_band = len(found["claims"]) - missing - other
-    lacking = f", {missing} need{'s' * (missing == 1)} data that this copy lacks" * bool(missing)
-    lacking += (
-        f", {other} ran on other data than those of {'their bands' if other > 1 else 'its band'}"
-        * bool(other)
-    )
-    return found | {
-        "kinds": KINDS,
-        "verdicts": VERDICTS,
-        "figures": read_figures(root, found["claims"]),
-        "in_band": in_band,
-        "said": f"{in_band} checked" + lacking,
-    }
-
-
-def read_figures(root: Path, found: list[dict]) -> list[dict]:
-    """The paper's figures, in its order, each with the claims that it names by id or pattern."""
-    figures = yaml.safe_load((root / "book" / "figures.yml").read_text(encoding="utf-8"))
-    return [
-        figure
-        | {
-            "found": [
-                claim
-                for name in figure["claims"]
-                for claim in found
-                if fnmatchcase(claim["id"], name)
-            ]
-        }
-        for figure in figures
+    """What all chapters said: `chapters`, their `claims`, and the paper's `figures`, each with those it names."""
+    book = root / "book"
+    found = {path.stem: account(executed_chapter(path)) for path in chapters(root)}
+    records = {claim["id"]: claim for chapter in found.values() for claim in chapter["claims"]}
+    claims = [
+        told(entry, records[id], found[entry["chapter"]]["seconds"])
+        for id, entry in rules.claims(book / "claims.yml").items()
     ]
-
-
-def drawn(record: dict, book: dict, text: str = "") -> str:
-    """A record as its page shows it: HTML, or nothing. A claim that `text` names has its story there."""
-    if record["kind"] == "claim":
-        found = [claim for claim in book["claims"] if claim["id"] == record["id"]]
-        if not found:  # its chapter did not close: see `problems`
-            return ""
-        if f"{{claim}}`{record['id']}`" not in text:
-            return str(TEMPLATE.claim(found[0]))
-        anchor = f"measured-{record['id']}"
-        return f'<span id="{anchor}"></span>' if found[0]["cell"] == anchor else ""
-    if record["kind"] == "cost":
-        own = [claim for claim in book["claims"] if claim["chapter"] == record["chapter"]]
-        return str(TEMPLATE.cost(record, own, book["chapters"][record["chapter"]]["data"]))
-    if record["kind"] == "unlike":
-        says = f"The page says that {record['says']}. On the data at hand that does not hold."
-        return str(TEMPLATE.note("Other", says))
-    return str(TEMPLATE.note("Default", record["note"])) if record.get("note") else ""
+    figures = yaml.safe_load((book / "figures.yml").read_text(encoding="utf-8"))
+    for figure in figures:
+        figure["found"] = [
+            claim for name in figure["claims"] for claim in claims if fnmatchcase(claim["id"], name)
+        ]
+    return {"chapters": found, "claims": claims, "figures": figures}
 
 
 def read_executed(text: str, path: str) -> NotebookNode:
     """MyST-NB's reader of chapters: today's text with the outputs that are kept, and its records drawn."""
-    source, root = Path(path), Path(path).parents[1]
-    notebook, said = executed_chapter(source, root, text) or read_chapter(source, text), []
+    notebook, book, said = (
+        executed_chapter(Path(path), text),
+        read_records(Path(path).parents[1]),
+        [],
+    )
+    figures = book["chapters"][Path(path).stem]["figures"]
     for cell in code_cells(notebook):
-        alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
-        for output in cell.outputs:
-            for kind in [
-                kind
-                for kind, content in output.get("data", {}).items()
-                if "moving-still" in content
-            ]:
-                # on a phone too it moves
-                output["data"][kind] = NARROW.sub("", output["data"][kind])
-            if MIME in output.get("data", {}):
-                shown = drawn(output["data"][MIME], read_records(root), text)
-                # a note on data once
-                output["data"] = {"text/html": "" if shown in said else shown}
-                said.append(shown)
-            elif alt and "text/html" in output.get("data", {}):
-                output["data"] = {
-                    "text/html": str(TEMPLATE.drawing(alt, Markup(output["data"]["text/html"])))
-                }
-        cell.outputs = [
-            output for output in cell.outputs if output.get("data") != {"text/html": ""}
-        ]
+        shown = cell.metadata.get("mystnb", {}).get("figure", {})
+        for figure in book["figures"]:
+            if figure["anchor"] == shown.get("name"):  # what the paper calls it
+                shown["caption"] = f"{TEMPLATE.of_paper(figure)} {shown['caption']}"
+        for data in [output.data for output in cell.outputs if "data" in output]:
+            if MIME in data:
+                in_sentence = f"{{claim}}`{data[MIME].get('id')}`" in text
+                html = str(TEMPLATE.record(data[MIME], book, in_sentence))
+                data.clear()
+                data["text/html"] = "" if html in said else html  # a note on data stands once
+                said.append(html)
+            elif shown.get("name") in figures:
+                data["text/html"], _ = figures[shown["name"]]
+        cell.outputs = [one for one in cell.outputs if one.get("data") != {"text/html": ""}]
     return notebook
 
 
@@ -162,22 +144,36 @@ class Records(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         book = read_records(Path(self.env.srcdir))
-        page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
+        for stem in book["chapters"]:
+            self.env.note_dependency(f"notebooks/{stem}.md")
         if self.arguments[0] == "scorecard":
             # pages may say [text](#claim-id)
             for anchor in (f"claim-{claim['id']}" for claim in book["claims"]):
                 self.env.domains["std"].anonlabels[anchor] = self.env.docname, anchor
+        page = getattr(TEMPLATE, f"page_{self.arguments[0]}")
         return self.parse_text_to_nodes(str(page(book)), allow_section_headings=True)
 
 
 class Twin(SphinxDirective):
-    """{twin}: a chapter's own picture of a figure, once on a page. A claim's anchor has none."""
+    """{twin} CHAPTER FIGURE: the chapter's picture, once on a page; a claim's anchor has none."""
 
     required_arguments = 2
 
     def run(self) -> list[nodes.Node]:
-        self.env.note_dependency(f"notebooks/{self.arguments[0]}.md")
-        return [nodes.container("", twin=self.arguments, classes=["twin"])]
+        chapter, name = self.arguments
+        self.env.note_dependency(f"notebooks/{chapter}.md")
+        figures = read_records(Path(self.env.srcdir))["chapters"][chapter]["figures"]
+        shown = self.env.temp_data.setdefault("twins shown", set())
+        if name not in figures or name in shown:
+            return []
+        shown.add(name)
+        drawing, caption = figures[name]
+        place = nodes.container("", nodes.raw("", drawing, format="html"), classes=["twin"])
+        if self.env.docname == "book/short":  # without its chapter a picture needs its key
+            key, *_ = self.parse_text_to_nodes(caption)
+            key["classes"].append("key")
+            place += key
+        return [place]
 
 
 class TableFigure(nodes.figure):
@@ -190,42 +186,6 @@ def _number_tables(app, doctree):
             figure.__class__ = TableFigure  # in place: others hold it already
 
 
-def _tag_paper(app, doctree, docname):
-    """A caption says which figure or table of the paper this is, and leads to the passport."""
-    found = {name: figure for figure in doctree.findall(nodes.figure) for name in figure["ids"]}
-    for figure in read_records(Path(app.srcdir))["figures"]:
-        if figure["anchor"] in found and docname == f"notebooks/{figure['chapter']}":
-            tag = nodes.reference(
-                "",
-                f"Paper: {figure['paper']}",
-                internal=True,
-                classes=["paper"],
-                refuri=f"../book/passport.html#passport-{figure['id']}",
-            )
-            next(found[figure["anchor"]].findall(nodes.caption)).insert(0, tag)
-
-
-def _show_twins(app, doctree, docname):
-    shown = set()
-    for place in [node for node in doctree.findall(nodes.container) if "twin" in node]:
-        chapter, anchor = place["twin"]
-        figures = app.env.get_doctree(f"notebooks/{chapter}").findall(nodes.figure)
-        for figure in [figure for figure in figures if anchor in figure["ids"]]:
-            pictures = [
-                picture.astext() for picture in figure.findall(nodes.raw) if anchor not in shown
-            ]
-            small = (
-                pictures
-                if docname == "book/short"
-                else [WIDE.sub('<div class="narrow">', one) for one in pictures]
-            )
-            place += [nodes.raw("", picture, format="html") for picture in small]
-            shown.add(anchor)
-            if docname == "book/short":  # without its chapter a picture needs its key
-                caption = next(figure.findall(nodes.caption)).deepcopy()
-                place += nodes.paragraph("", "", *caption.children, classes=["key"])
-
-
 class ClaimValue(nodes.inline):
     """A claim's value in a sentence: a button that shows the story behind it."""
 
@@ -235,25 +195,19 @@ class Claim(SphinxRole):
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         claims = {claim["id"]: claim for claim in read_records(Path(self.env.srcdir))["claims"]}
-        if self.text not in claims:
-            logger.warning(
-                "no claim %r was made", self.text, location=self.get_location(), type="book_records"
-            )
-        elif self.name == "claim":
-            claim, told = claims[self.text], self.env.temp_data.setdefault("claims told", set())
-            text = typeset(claim["text"])
-            node = ClaimValue(
-                "", text, claim=claim, number=f"story-{self.env.new_serialno('claim')}", anchor=""
-            )
-            if self.env.docname == f"notebooks/{claim['chapter']}" and self.text not in told:
-                node["anchor"] = f"claim-{self.text}"  # where its chapter says it first
-            told.add(self.text)
-            return [node], []
-        else:
-            return [
-                nodes.raw("", str(TEMPLATE.badge(claims[self.text]["verdict"])), format="html")
-            ], []
-        return [], []
+        if not (claim := claims.get(self.text)):
+            logger.warning("no claim %r is listed", self.text, location=self.get_location())
+            return [], []
+        if self.name == "verdict":
+            return [nodes.raw("", str(TEMPLATE.badge(claim["verdict"])), format="html")], []
+        told = self.env.temp_data.setdefault("claims told", set())
+        # where its chapter says it first
+        first = self.env.docname == f"notebooks/{claim['chapter']}" and self.text not in told
+        told.add(self.text)
+        number = f"story-{self.env.new_serialno('claim')}"
+        anchor = f"claim-{self.text}" if first else ""
+        text = typeset(claim["text"])
+        return [ClaimValue("", text, claim=claim, number=number, anchor=anchor)], []
 
 
 def _open_value(self, node):
@@ -265,38 +219,25 @@ def _close_value(self, node):
 
 
 def write_files(book: dict, site: Path) -> None:
-    """Put claims.json, its schema and the figures' data into a built site."""
-    counts = {
-        f"{name}s": dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
-        for name in ("kind", "run", "verdict")
-    }
-    summary = {"claims": len(book["claims"]), "in_band": book["in_band"], **counts}
-    content = {"$schema": SCHEMA.name, "version": 2, "summary": summary, "claims": book["claims"]}
-    (site / "claims.json").write_text(
-        json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
-    shutil.copy(SCHEMA, site)
+    """Put claims.json and the figures' data into a built site."""
+    summary = {"claims": len(book["claims"]), "in_band": len(was_checked(book["claims"]))}
+    for name in ("kind", "run", "verdict"):
+        summary[f"{name}s"] = dict(sorted(Counter(claim[name] for claim in book["claims"]).items()))
+    content = {"version": 2, "summary": summary, "claims": book["claims"]}
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    (site / "claims.json").write_text(f"{text}\n", encoding="utf-8")
     (site / "data").mkdir(exist_ok=True)
     for chapter in book["chapters"].values():
         for key, columns in chapter["columns"].items():
-            rows = [
-                [f"{cell:.8g}" if isinstance(cell, float) else cell for cell in row]
-                for row in zip(*columns.values(), strict=True)
-            ]
-            with (site / "data" / f"{key}.csv").open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+            path = site / "data" / f"{key}.csv"
+            pd.DataFrame(columns).to_csv(path, index=False, float_format="%.8g")
 
 
-def _run_and_read(app, config):
-    """Run the chapters that are out of date, and let MyST-NB read them all with their outputs."""
-    root = Path(app.srcdir)
-    execute([], 2, root, ask=False)  # `make book` has asked
+def _read_chapters(app, config):
     config.nb_custom_formats = {
         f"notebooks/{path.name}": ["book_records.read_executed", {"path": str(path)}]
-        for path in chapters(root)
+        for path in chapters(Path(app.srcdir))
     }
-    for problem in read_records(root)["problems"]:
-        logger.warning(problem, type="book_records")
 
 
 def _write(app, exception):
@@ -310,7 +251,7 @@ def setup(app):
     app.add_node(ClaimValue, html=(_open_value, _close_value))
     app.add_role("claim", Claim())
     app.add_role("verdict", Claim())
-    app.connect("config-inited", _run_and_read)
+    app.connect("config-inited", _read_chapters)
     app.add_enumerable_node(
         TableFigure,
         "table",
@@ -320,7 +261,5 @@ def setup(app):
         ),
     )
     app.connect("doctree-read", _number_tables, priority=100)
-    app.connect("doctree-resolved", _tag_paper)
-    app.connect("doctree-resolved", _show_twins)
     app.connect("build-finished", _write, priority=400)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
-from book_digest import ROOT, chapters
+from book_reader import ROOT, chapters
 
 SOLUTION = re.compile(
     r"^:::\{solution(-start)?\} (\S+)\n.*?^:::(?(1)\{solution-end\}\n:::)$",

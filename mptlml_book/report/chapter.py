@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import records
+from . import depends, records
 from .claims import ClaimError, claims, data_sets
 from .figures import use_style
 
@@ -49,13 +49,15 @@ def data_used(data: Any) -> None:
     """
     if data.note and os.environ.get("MPTLML_REQUIRE_DATA"):
         raise FileNotFoundError(f"MPTLML_REQUIRE_DATA is set: {data.note}")
-    record = {"source": data.source, "size": data.size, "digest": data.digest, "note": data.note}
+    known = data_sets(records.running.name)
+    record = {name: getattr(data, name) for name in ("source", "size", "digest", "note")}
+    record["words"] = known.get(data.digest, "not the data of the bands")
     if {"kind": "data", **record} not in records.running.records:
         note = f" (a default: {data.note})" if data.note else ""
         records.emit(
             "data", f"data: {data.source}, {data.size}, digest {data.digest}{note}", **record
         )
-        records.running.other |= data.digest not in data_sets(records.running.name)
+        records.running.other |= data.digest not in known
 
 
 def expect(holds: Any, says: str) -> None:
@@ -80,31 +82,41 @@ def free_memory() -> None:
 def closing() -> None:
     """End a chapter: report the number of claims checked, time and memory, versions and machine.
 
-    Raises ClaimError: a claim listed for the chapter was not made, or a claim listed elsewhere was;
+    Make is told what the chapter read. Raises ClaimError: a claim listed for the chapter was not
+    made once, one listed elsewhere was, or one made without the stored files that it `reads`;
     MemoryError: more than MOST_MEGABYTES, where the environment variable CI is set.
     """
     chapter = records.running
-    made = {record["id"]: record for record in chapter.records if record["kind"] == "claim"}
-    listed = {id for id, entry in claims().items() if entry["chapter"] == chapter.name}
-    if listed != set(made):
+    said = {
+        kind: [record for record in chapter.records if record["kind"] == kind]
+        for kind in ("claim", "stored", "data")
+    }
+    made, files = (
+        [record["id"] for record in said["claim"]],
+        {record["file"] for record in said["stored"]},
+    )
+    own = {id: entry for id, entry in claims().items() if entry["chapter"] == chapter.name}
+    if wrong := {*own} ^ {*made} | {id for id in made if made.count(id) > 1}:
         raise ClaimError(
-            f"{chapter.name}: claims listed but not checked {sorted(listed - set(made))}, "
-            f"checked but listed elsewhere {sorted(set(made) - listed)}"
+            f"{chapter.name}: claims not made once, or listed elsewhere: {sorted(wrong)}"
         )
+    if unread := {file for entry in own.values() for file in entry.get("reads", [])} - files:
+        raise ClaimError(f"{chapter.name}: claims read {sorted(unread)}, and the chapter did not")
     seconds = time.perf_counter() - chapter.began
     megabytes = _megabytes()
     if megabytes > MOST_MEGABYTES and os.environ.get("CI"):
         raise MemoryError(f"{chapter.name} took {megabytes:.0f} MB, more than {MOST_MEGABYTES} MB")
     records.glue(f"{chapter.name}-seconds", seconds)
-    count = sum(record.keys().isdisjoint({"reason", "other"}) for record in made.values())
+    count = sum(record.keys().isdisjoint({"reason", "other"}) for record in said["claim"])
     records.emit(
         "cost",
-        f"{count} of {len(listed)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
+        f"{count} of {len(own)} claims checked; {seconds:.0f} s, {megabytes:.0f} MB",
         chapter=chapter.name,
         seconds=seconds,
         megabytes=megabytes,
         **_setting(),
     )
+    depends.write(chapter.name, [record["note"] for record in said["data"] if record["note"]])
 
 
 def _megabytes() -> float:

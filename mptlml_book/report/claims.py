@@ -3,7 +3,6 @@
 At run time a claim needs only its band: the words of an entry change no output of a chapter.
 """
 
-import hashlib
 import re
 from functools import cache
 from pathlib import Path
@@ -34,46 +33,27 @@ NEEDED = "id chapter kind place statement paper unit how band why verdict format
 # units of pure numbers
 PURE = re.compile(r"ratio|relative|power|probability|(rank )?correlation|share|unit of")
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+BOOK = Path(__file__).parents[2] / "book"
 Fields = dict[str, Any]  # of an entry in book/claims.yml, or of the record that its chapter emits
 
 
-def book_folder() -> Path:
-    """The folder book/ of a copy of the book, searched upwards from the working directory, then beside the package.
-
-    Raises FileNotFoundError: there is none, and the package alone has neither claims nor stored
-    results.
-    """
-    here = Path.cwd()
-    for root in (here, *here.parents, Path(__file__).parents[2]):
-        if (root / "book" / "claims.yml").is_file():
-            return root / "book"
-    raise FileNotFoundError(
-        f"no book/claims.yml in {here}, above it, or beside the package: run this in a copy of the "
-        "book's repository, which holds the claims and the stored results"
-    )
-
-
 def stored(name: str) -> Path:
-    """The path of a file of stored results, book/data/NAME; that it was read, and its digest, are emitted.
+    """The path of a file of stored results, book/data/NAME; that it was read is emitted.
 
-    A chapter runs again when a file that it read has changed. Raises FileNotFoundError: no such
-    file, or no book.
+    Raises FileNotFoundError: no such file.
     """
-    path = book_folder() / "data" / name
-    emit("stored", f"a stored run, {name}", file=name, digest=file_digest(path))
+    path = BOOK / "data" / name
+    if not path.is_file():
+        raise FileNotFoundError(f"no stored results in {path}")
+    emit("stored", f"a stored run, {name}", file=name)
     return path
-
-
-def file_digest(path: Path) -> str:
-    """Sixteen hexadecimal digits for what a file holds."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 @cache
 def data_sets(chapter: str) -> dict[str, str]:
     """For which data the bands of a chapter were set: {digest: words}, from book/data_sets.yml."""
     sets: dict[str, dict[str, str]] = yaml.safe_load(
-        (book_folder() / "data_sets.yml").read_text(encoding="utf-8")
+        (BOOK / "data_sets.yml").read_text(encoding="utf-8")
     )
     return sets.get(chapter, {})
 
@@ -85,16 +65,13 @@ class ClaimError(AssertionError):
 @cache
 def claims(path: Path | None = None) -> dict[str, Fields]:
     """All claims of the book, or of another such file: {id: entry}, in the file's order."""
-    path = path or book_folder() / "claims.yml"
+    path = path or BOOK / "claims.yml"
     entries = yaml.safe_load(path.read_text(encoding="utf-8"))
     for entry in entries:
         if lacking := [name for name in NEEDED if name not in entry]:
             raise ValueError(f"{path.name}: {entry.get('id')} lacks {', '.join(lacking)}")
-        if texts := [end for end in entry["band"] if isinstance(end, str)]:
-            raise ValueError(
-                f"{path.name}: the band of {entry['id']} holds the text {texts[0]!r}, not a number "
-                "(YAML wants 1.0e-10 in place of 1e-10)"
-            )
+        # YAML takes 1e-10 for a text
+        entry["band"] = [float(end) if isinstance(end, str) else end for end in entry["band"]]
     return {entry["id"]: entry for entry in entries}
 
 

@@ -5,8 +5,9 @@ The records, by kind:
     claim     id, value, stderr, spread, seeds, cases (null where not given), and other, where the data were not those
               of its band; or id, reason, where it was not run
     columns   key, columns: the numbers of a figure or table, [name, one value per row] each, null where one is missing
-    data      source, size, digest, note: data that the chapter read; the note says what a stand-in replaces
-    stored    file, digest: a file of stored results, of book/data, that the chapter read
+    data      source, size, digest, note, words: data that the chapter read; the note says what a stand-in replaces, the
+              words (of book/data_sets.yml) whether the bands were set for them
+    stored    file: a file of stored results, of book/data, that the chapter read
     unlike    says: a sentence of the chapter that does not hold on the data at hand
     cost      chapter, seconds, megabytes, versions {library: version}, machine {system, architecture, cores, gpu}
 """

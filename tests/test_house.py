@@ -1,0 +1,96 @@
+"""The house: how large each room may be, in tokens of Python, and which room may name which."""
+
+import ast
+import io
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import book_reader
+import pytest
+from conftest import ROOT, finished, text_of
+
+# Whoever raises a number says in that commit what it buys.
+AT_MOST = {
+    "mptlml": 18_000,
+    "mptlml/scoring": 16_600,
+    "mptlml_book": 43_500,
+    "book/_ext": 5_500,
+    "tests": 68_500,
+    "all": 152_100,
+}
+LINES = {"Makefile": 110, "CONTRIBUTING.md": 80}
+WORDLESS = {
+    getattr(tokenize, name)
+    for name in "COMMENT NL NEWLINE INDENT DEDENT ENDMARKER ENCODING".split()
+}
+FILES = [name for name in finished("git", "ls-files").stdout.split() if (ROOT / name).is_file()]
+MODULES = [name for name in FILES if name.endswith(".py")]
+TOOL = "mptlml/scoring/"
+
+
+def room_of(name):
+    """The innermost room that a file lies in."""
+    return max((room for room in AT_MOST if name.startswith(f"{room}/")), key=len)
+
+
+def tokens(text):
+    return sum(
+        token.type not in WORDLESS for token in tokenize.generate_tokens(io.StringIO(text).readline)
+    )
+
+
+def test_no_room_holds_more_than_it_may():
+    """Comments and the layout of lines are free; a string is one token, whatever it says."""
+    assert tokens('"""One."""\nif x:  # so\n    y = f(2)\n') == 10
+    found = Counter()
+    for name in MODULES:
+        found[room_of(name)] += tokens(text_of(name))
+    found["all"] = found.total()
+    assert {room: count for room, count in found.items() if count > AT_MOST[room]} == {}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_what_is_read_at_once_is_short(name):
+    assert len(text_of(name).splitlines()) <= LINES[name]
+
+
+def imported(code, folder):
+    """The dotted names that some code imports; a relative one begins at its folder."""
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = list(folder.parts[: len(folder.parts) - node.level + 1]) if node.level else []
+            base += [node.module] if node.module else []
+            yield from (".".join([*base, alias.name]) for alias in node.names)
+
+
+def code_of(name):
+    """The code of a module, or of a chapter."""
+    if name.endswith(".py"):
+        return text_of(name)
+    cells = book_reader.code_cells(book_reader.read_chapter(ROOT / name))
+    lines = "\n".join(cell.source for cell in cells).splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+def names(room, other):
+    """Which files of a room import from another one."""
+    found = []
+    for name in FILES:
+        if name.startswith(room) and name.endswith((".py", ".md")):
+            code = code_of(name)
+            modules = imported(code, Path(name).parent)
+            found += [name for module in modules if f"{module}.".startswith(f"{other}.")]
+    return sorted(set(found))
+
+
+def test_imports_point_one_way():
+    """The tool and the book see the library; the library sees neither, and the book not the tool."""
+    by_library = names("mptlml/", "mptlml.scoring")
+    assert [name for name in by_library if not name.startswith(TOOL)] == ["mptlml/__main__.py"]
+    assert names("mptlml/", "mptlml_book") == []
+    for room in ("mptlml_book/", "notebooks/", "book/_ext/"):
+        assert names(room, "mptlml.scoring") == []
+    assert len(names("notebooks/", "mptlml")) == len(book_reader.chapters())
