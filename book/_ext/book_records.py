@@ -22,7 +22,6 @@ from pathlib import Path
 import yaml
 from book_digest import chapters, code_cells, read_chapter
 from book_execute import execute
-from book_notebook import NARROW
 from book_outputs import executed_chapter
 from book_polish import minus, unbroken
 from docutils import nodes
@@ -53,8 +52,6 @@ def typeset(text: str) -> str:
     return unbroken(text.replace("'", "’"))
 
 
-# of two forms the first
-WIDE = re.compile(r'<div class="wide">.*?</div><div class="narrow" hidden>', re.DOTALL)
 PAGES = Environment(
     loader=FileSystemLoader(HERE),
     autoescape=True,
@@ -133,13 +130,6 @@ def read_executed(text: str, path: str) -> NotebookNode:
     for cell in code_cells(notebook):
         alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt")
         for output in cell.outputs:
-            for kind in [
-                kind
-                for kind, content in output.get("data", {}).items()
-                if "moving-still" in content
-            ]:
-                # on a phone too it moves
-                output["data"][kind] = NARROW.sub("", output["data"][kind])
             if MIME in output.get("data", {}):
                 shown = drawn(output["data"][MIME], read_records(root), text)
                 # a note on data once
@@ -214,12 +204,7 @@ def _show_twins(app, doctree, docname):
             pictures = [
                 picture.astext() for picture in figure.findall(nodes.raw) if anchor not in shown
             ]
-            small = (
-                pictures
-                if docname == "book/short"
-                else [WIDE.sub('<div class="narrow">', one) for one in pictures]
-            )
-            place += [nodes.raw("", picture, format="html") for picture in small]
+            place += [nodes.raw("", picture, format="html") for picture in pictures]
             shown.add(anchor)
             if docname == "book/short":  # without its chapter a picture needs its key
                 caption = next(figure.findall(nodes.caption)).deepcopy()
