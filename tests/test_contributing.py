@@ -1,50 +1,32 @@
 """What the repository tells those who carry on is true."""
 
 import ast
-import csv
 import json
 import re
 from functools import cache
-from importlib import import_module
 from importlib.metadata import distributions
-from runpy import run_path
-from types import SimpleNamespace
-from unittest import mock
 
-import book_digest
 import jupytext
 import nbformat
 import pytest
 import yaml
-from conftest import ROOT, finished, text_of, write_files
+from conftest import ROOT, finished, text_of
 from fakes import saved_network
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from traces import Trace
 
 import mptlml
 from mptlml_book import report
-from mptlml_book import runs as results
 from mptlml_book.report.claims import claims
 
+CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
 FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single
 nets-reactions-area net-repair net-lookup net-lookup-chains""".split()
 
 
 def blocks(name):
     """The Python blocks of a Markdown file."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
-def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
-    model, test = blocks("CONTRIBUTING.md")
-    write_files(tmp_path, {"urn.py": model, "test_urn.py": test})
-    monkeypatch.syspath_prepend(tmp_path)
-    obeys = run_path(tmp_path / "test_urn.py")["test_the_urn_obeys_the_laws"]
-    assert [mark.args for mark in obeys.pytestmark] == [("num_tokens", [1, 6])]
-    obeys(1)
-    obeys(6)
+    return re.findall(r"(?ms)^```python\n(.*?)^```$", text_of(name))
 
 
 def test_the_readme_shows_code_that_runs(capsys):
@@ -71,19 +53,13 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
-def test_the_readme_opens_with_the_picture_of_chapter_2(built_site, tmp_path):
+def test_the_readme_opens_with_the_picture_of_chapter_2(page):
     """Its pictures are the still of all orders, and say the same."""
-    page = (built_site / "notebooks/02_proposition.html").read_text(encoding="utf-8")
-    drawn = re.search('data-kind="orders".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
-    words = r">([^<>]+)</text>"
-    for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
-        style = f"<style>svg {{ filter: {filter} }}</style>"
-        new = tmp_path / f"hero-{theme}.svg"
-        new.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
-        told = f"book/{new.name} is to be {new}"
-        assert (ROOT / "book" / new.name).is_file(), told
-        kept = re.findall(words, text_of(f"book/{new.name}"))
-        assert kept == re.findall(words, drawn) != [], told
+    drawn = page("notebooks/02_proposition").select_one("[data-kind=orders] .moving-still svg")
+    words = [text.get_text() for text in drawn.select("text")]
+    for theme in ("light", "dark"):
+        kept = re.findall(r">([^<>]+)</text>", text_of(f"book/hero-{theme}.svg"))
+        assert kept == words != [], f"book/hero-{theme}.svg is another picture"
 
 
 def test_a_scheme_has_its_colour_from_the_table():
@@ -91,24 +67,13 @@ def test_a_scheme_has_its_colour_from_the_table():
     assert len(set(report.SCHEMES.values())) == len(report.SCHEMES)
     scheme = re.compile(r"\b(15%|40%|80/10/10|UNIFORM|WEIGHTED|FORTY|FIFTEEN|uniform|random sizes)")
     colour = re.compile(r"report\.(BLUE|ORANGE|GREEN|RED|PURPLE|SKY)\b")
-    for path in book_digest.chapters():
-        for node in ast.walk(ast.parse(book_digest.code_of(path.read_text(encoding="utf-8")))):
-            if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-                said = ast.unparse(node)
-                assert not (scheme.search(said) and colour.search(said)), f"{path.name}: {said}"
-
-
-def test_stored_runs_on_images_say_which_they_read():
-    """By digests that book/data_sets.yml puts in words."""
-    known = yaml.safe_load(text_of("book/data_sets.yml"))
-    for chapter, names in {
-        "08_linear_vae": ("linear_vae", "linear_vae_page", "linear_vae_scripts"),
-        "09_deep_vae": ("deep_vae", "deep_vae_annealed"),
-    }.items():
-        for name in names:
-            head = text_of(f"book/data/{name}.csv")
-            read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
-            assert len(read) >= 2 and set(read) <= set(known[chapter])
+    for path in CHAPTERS:
+        for cell in jupytext.read(path).cells:
+            code = re.sub("(?m)^ *%.*", "", cell.source) if cell.cell_type == "code" else ""
+            for node in ast.walk(ast.parse(code)):
+                if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+                    said = ast.unparse(node)
+                    assert not (scheme.search(said) and colour.search(said)), (path.name, said)
 
 
 def test_every_package_is_of_a_version_for_the_oldest_python():
@@ -131,113 +96,16 @@ def test_one_version():
     assert told[0] == (citation["version"], str(released)) == (version, str(released))
 
 
-def test_a_figures_cell_shows_nothing_but_the_figure():
-    """A second output would be a second figure of its name; a claim in a sentence has its story there."""
-    beside = re.compile(r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(")
-    found = []
-    for path in book_digest.chapters():
-        chapter = book_digest.read_chapter(path)
-        own = {name for name, entry in claims().items() if entry["chapter"] == path.stem}
-        told = re.findall(r"\{claim\}`([\w-]+)`", path.read_text(encoding="utf-8"))
-        for cell in book_digest.code_cells(chapter):
-            if "figure" in cell.metadata.get("mystnb", {}):
-                named = own.intersection(re.findall(r'"([\w-]+)"', cell.source))
-                found += [*beside.findall(cell.source), *(named - set(told))]
-    assert found == []
-
-
-@pytest.mark.parametrize("path", book_digest.chapters(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_has_its_twin_without_outputs(path):
     twin, source = nbformat.read(path.with_suffix(".ipynb"), as_version=4), jupytext.read(path)
     for cell in [*twin.cells, *source.cells]:
         cell.pop("id", None)
-    for name in ("kernelspec", "myst"):
-        assert twin.metadata[name] == source.metadata[name], "run `make pairs`"
-    assert "language_info" not in twin.metadata
+    assert twin.metadata["kernelspec"] == source.metadata["kernelspec"], "run `make pairs`"
     assert twin.cells == source.cells, "run `make pairs`"
 
 
-# Stored results ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """A stored table of three units with two lines each, and a way to write it, or to repeat one unit of it."""
-    monkeypatch.setattr(results, "FOLDER", tmp_path)
-    here = [SimpleNamespace(source="MNIST", size="two images", digest="12345678")]
-
-    def write(run, week=None, units=(("mnist", 1), ("mnist", 2), ("digits", 1)), read=here):
-        table = results.Table(run, lambda: units, lambda: read)
-        if week is None:
-            results.write("runs", table)
-        else:
-            results.repeat("runs", table, week)
-        return re.findall("(?m)^[^#].*", (tmp_path / "runs.csv").read_text())
-
-    return write
-
-
-TABLES = {
-    name: table
-    for path in sorted((ROOT / "mptlml_book").glob("*_run.py"))
-    for name, table in import_module(f"mptlml_book.{path.stem}").TABLES.items()
-}
-UNHELD = "deep", "networks", "real"
-
-
-@pytest.mark.parametrize("name", [name for name in TABLES if not name.startswith(UNHELD)])
-def test_a_stored_table_holds_what_its_plan_says(name):
-    """No line but of a unit, whose parts stand in it, and lines of each; `make repeat` holds the numbers to theirs."""
-    text = text_of(f"book/data/{name}.csv")
-    assert text.startswith("# python -m mptlml_book.")
-    _, *lines = map(set, csv.reader(re.findall("(?m)^[^#].*", text)))
-    units = [set(map(results.text, unit)) for unit in TABLES[name].units()]
-    assert [line for line in lines if not any(unit <= line for unit in units)] == []
-    assert [unit for unit in units if not any(unit <= line for line in lines)] == []
-
-
-def lines_of(shift):
-    def lines(data, seed):
-        for step, note in ((0, [1, 0.5]), (50, "")):
-            yield dict(data=data, seed=seed, step=step, note=note, score=seed + shift + step / 100)
-
-    return lines
-
-
-def test_a_killed_run_goes_on_with_the_next_unit(stored, tmp_path, capfd):
-    with pytest.raises(KeyboardInterrupt):
-        stored(mock.Mock(side_effect=[[*lines_of(0)("mnist", 1)], KeyboardInterrupt]))
-    assert [path.name for path in tmp_path.iterdir()] == ["runs.part"]
-    lines = "mnist,1,0,1 0.5,1 mnist,1,50,,1.5 mnist,2,0,1 0.5,9 mnist,2,50,,9.5 "
-    assert " ".join(stored(lines_of(7))) == (
-        f"data,seed,step,note,score {lines}digits,1,0,1 0.5,8 digits,1,50,,8.5"
-    )
-    (tmp_path / "runs.csv").rename(tmp_path / "runs.part")
-    (tmp_path / "runs.part").write_text('["another head", {}]')
-    with pytest.raises(SystemExit, match="another run"):
-        stored(lines_of(0))
-
-
-def test_a_week_repeats_one_unit_in_place(stored, capfd):
-    before = stored(lines_of(0))
-    chosen = set()
-    for week in range(20):
-        after = stored(lines_of(week / 10), f"2026-{week}")
-        changed = [n for n, (old, new) in enumerate(zip(before, after, strict=True)) if old != new]
-        assert len(after) == 7 and changed in ([], [1, 2], [3, 4], [5, 6])
-        chosen |= set(changed)
-        before = after
-    assert chosen == {1, 2, 3, 4, 5, 6}
-    assert "runs.csv: mnist, 1: 2 of 4 values as stored" in capfd.readouterr().out
-    other = [SimpleNamespace(source="MNIST, test images", size="two images", digest="87654321")]
-    for week in range(20):
-        # other data: left as they are
-        assert stored(lines_of(week), f"2026-{week}", read=other)[1:5] == before[1:5]
-    with pytest.raises(SystemExit, match="no lines for"):
-        stored(lines_of(0), "2026-1", units=[("cifar", 1)])
-
-
-# The origin of values and bands -----------------------------------------------------------------------------------
+# The origin of bands
 
 BAND = re.compile(
     r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE
@@ -254,54 +122,7 @@ def bands_of(commit):
     return {name: [*map(float, band.split(","))] for name, band in found}
 
 
-@pytest.fixture(scope="module")
-def behind():
-    """{claim: the stored files behind its value}, as the chapters' code has it."""
-    traced = {}
-    for path in book_digest.chapters():
-        ids = [name for name, entry in claims().items() if entry["chapter"] == path.stem]
-        traced |= Trace(book_digest.code_of(path.read_text(encoding="utf-8")), ids).claims
-    return traced
-
-
-TRACED = """
-def read(name):
-    return report.stored(f"runs_{name}.csv")
-runs, found = read("a"), {}
-for id, value in [("first-a", runs), ("first-b", 2)]:
-    report.claim(id, value)
-found["x"], lines = runs.mean(), []
-for row in found.items():
-    lines.append(row)
-claim("second", sum(lines))
-if lines:
-    runs = 3
-    claim("third", runs)
-claim("fourth", runs)
-runs = 4
-report.claim("fifth", max(lines for lines in [runs]))
-report.glue("sixth", lines)
-"""
-
-
-def test_a_trace_follows_names_and_not_their_namesakes():
-    """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
-    names = ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"]
-    runs = {"runs_*.csv"}
-    assert Trace(TRACED, names).claims == {
-        **dict.fromkeys(("first-a", "first-b", "second", "fourth"), runs),
-        **dict.fromkeys(("third", "fifth"), set()),
-    }
-
-
-def test_claims_say_which_of_their_values_come_from_stored_runs(behind):
-    """`run` in book/claims.yml; whether a build has a part in the value too, `both`, is for its reader to judge."""
-    assert behind.keys() == claims().keys()
-    wrong = [name for name, entry in claims().items() if ("run" in entry) != bool(behind[name])]
-    assert not wrong, f"`run: stored` (or both) is missing, or has no stored file: {wrong}"
-
-
-def test_the_history_shows_which_bands_came_before_their_runs(behind):
+def test_the_history_shows_which_bands_came_before_their_runs():
     """The commit that set a claim's band, as it is, lies before the first in which a chapter makes it.
 
     Where its value is read from stored files, the band lies before one of these as well.
@@ -332,7 +153,7 @@ def test_the_history_shows_which_bands_came_before_their_runs(behind):
         return git(*log, "--", f"book/data/{name}").split()[-1]
 
     def came_before(name):
-        files = [path.name for one in behind[name] for path in (ROOT / "book/data").glob(one)]
+        files = claims()[name].get("reads", [])
         as_stored = [precedes(was_set[name], was_stored(file)) for file in files]
         return precedes(was_set[name], made.get(name, "")) and (not files or any(as_stored))
 

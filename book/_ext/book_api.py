@@ -29,7 +29,9 @@ def plain_to_rst(lines: list[str]) -> list[str]:
     Backticks alone mean code here (`default_role` in _config.yml), and code forgets the escapes.
     """
     text = "\n".join(lines)
-    escaped = re.sub(r"(?m)^(?! {4}).*", lambda line: re.sub(r"[\\*_|:]", r"\\\g<0>", line[0]), text)
+    escaped = re.sub(
+        r"(?m)^(?! {4}).*", lambda line: re.sub(r"[\\*_|:]", r"\\\g<0>", line[0]), text
+    )
     return re.sub(r"\n\n(?= {4})", "\n\n::\n\n", escaped).splitlines()
 
 

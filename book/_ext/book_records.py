@@ -12,7 +12,6 @@ its pages.
 
 import csv
 import json
-import re
 import shutil
 from collections import Counter
 from fnmatch import fnmatchcase
