@@ -159,21 +159,6 @@ def test_the_game_hides_its_word_until_the_reader_guesses_and_nothing_plays_by_i
     assert words.locator("[aria-pressed=true]").all_inner_texts() == ["\xa0", "\xa0"]
 
 
-def test_shuffles_end_at_one_point_or_apart(opened):
-    page = opened(TOC["root"])
-    picture = page.locator("[data-kind=orders]")
-    said = picture.locator(".moving-readout")
-    picture.get_by_text("Shuffle 200 times").press("Enter")
-    assert picture.locator(".fan").count() == 200
-    heights = "dots => [...new Set(dots.map((dot) => Math.round(dot.getAttribute('cy'))))].length"
-    ends = picture.locator("circle.blue")
-    assert ends.evaluate_all(heights) == 1
-    assert "Every order ends at" in said.inner_text()
-    picture.get_by_text("contradicts itself").press("Enter")
-    assert ends.evaluate_all(heights) > 20
-    assert "no single log p(x)" in said.inner_text()
-
-
 def test_code_that_shows_nothing_stands_back(opened):
     page = opened("notebooks/02_proposition")
     cell = page.locator("div.cell:has(#measured-eq4-factor)")
@@ -233,32 +218,6 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(opened):
     link.click()
     cell.locator("div.cell_input", has_text='report.claim(f"table1-p{P}"').wait_for()
     assert not story.is_visible()
-
-
-def test_a_citation_and_a_link_to_a_figure_show_what_they_lead_to(opened):
-    page = opened("notebooks/06_area")
-    card = page.locator("article > .told")
-    for link, told in (
-        ("a[href*='references.html#']", "1931"),
-        ("p a.reference[href^='#fig-']", "Figure 6."),
-    ):
-        page.locator(link).first.hover()
-        card.locator(f"text={told}").first.wait_for()
-        assert not card.locator("[id]").count()
-        page.mouse.move(0, 0)
-        card.wait_for(state="hidden")
-
-
-def test_a_dark_page_with_folded_solutions_is_printed_light_and_open(opened):
-    page = opened("notebooks/02_proposition")
-    state = (
-        "[document.documentElement.dataset.theme, "
-        "...new Set(Array.from(document.querySelectorAll('details.sd-dropdown'), (fold) => fold.open))]"
-    )
-    page.evaluate("document.documentElement.dataset.theme = 'dark'")
-    for event, expected in (("beforeprint", ["light", True]), ("afterprint", ["dark", False])):
-        page.evaluate(f"dispatchEvent(new Event('{event}'))")
-        assert page.evaluate(state) == expected
 
 
 def test_every_link_inside_the_book_has_its_target(page):

@@ -11,15 +11,15 @@ ENTRY = "### `{0}`\n\n```{{eval-rst}}\n.. automodule:: {0}\n   :members:\n```\n"
 
 
 class Modules(SphinxDirective):
-    """{modules} PACKAGE: an entry for each of its modules, or for those that the content names."""
+    """{modules} PACKAGE: an entry for each of its modules."""
 
-    required_arguments, has_content = 1, True
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         package = import_module(self.arguments[0])
-        every = [module.name for module in pkgutil.iter_modules(package.__path__)]
-        names = " ".join(self.content).split() or every
-        text = "\n".join(ENTRY.format(f"{package.__name__}.{name}") for name in names)
+        found = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        names = [one.name for one in found if not one.ispkg and "__" not in one.name]
+        text = "\n".join(map(ENTRY.format, names))
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
