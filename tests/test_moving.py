@@ -147,25 +147,6 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
         assert ((after - before).abs() <= 0.501 * unit).all()
 
 
-def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(context, built_site):
-    browser = context.new_page()
-    browser.goto((built_site / f"{KINDS['network']}.html").as_uri())
-    figure = browser.locator("[data-kind=network]")
-    figure.locator("textarea").press("Control+a")
-    browser.keyboard.type("The boat drifts and a dog\n")
-    words, readout = (
-        figure.locator("textarea").input_value().split(),
-        figure.locator(".moving-readout"),
-    )
-    assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
-    exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
-    readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
-    readout.get_by_text("left out: dog.").wait_for()
-    readout.get_by_text("64 masks").wait_for()
-    figure.get_by_role("button", name="Add 64 masks").click()
-    readout.get_by_text("128 masks").wait_for()
-
-
 def test_the_rates_have_their_area_bias_and_crossing(data):
     for case in data["rate"]["cases"]:  # all masks of ten tokens are listed
         scores, lml = case["scores"], case["lml"]
