@@ -123,33 +123,23 @@ def pytest_collection_modifyitems(items):
     """Browser tests are marked, and the slowest files come first, so that two processes end together."""
     items.sort(key=lambda item: [*SLOW, item.path.stem].index(item.path.stem))
     for item in items:
-        if "chromium" in item.fixturenames:
+        if "browser" in item.fixturenames:
             item.add_marker("browser")
 
 
 @pytest.fixture(scope="session")
-def chromium():
-    """The path of a Chromium, which CHROMIUM may name; else the test is skipped."""
+def browser_type_launch_args(browser_type_launch_args):
+    """A Chromium of the system, whose path CHROMIUM may give; without one the test is skipped."""
     names = "chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
-    known = [os.environ.get("CHROMIUM", ""), *names]
-    return next(filter(None, map(shutil.which, known)), None) or pytest.skip("there is no Chromium")
+    found = filter(None, map(shutil.which, [os.environ.get("CHROMIUM", ""), *names]))
+    path = next(found, None) or pytest.skip("there is no Chromium")
+    return {**browser_type_launch_args, "executable_path": path}
 
 
-@pytest.fixture(scope="module")
-def reader(chromium):
-    """A browser session of its own, on a screen, in light colours, for a reader who asked for less motion."""
-    from playwright.sync_api import sync_playwright
-
-    with (
-        sync_playwright() as playwright,
-        playwright.chromium.launch(executable_path=chromium) as browser,
-    ):
-        context = browser.new_context(
-            viewport=DESKTOP, color_scheme="light", reduced_motion="reduce"
-        )
-        # patience for a busy machine; nothing here waits that long otherwise
-        context.set_default_timeout(60_000)
-        yield context
+@pytest.fixture(scope="session")
+def browser_context_args(browser_context_args):
+    """A screen, in light colours."""
+    return {**browser_context_args, "viewport": DESKTOP, "color_scheme": "light"}
 
 
 @pytest.fixture

@@ -4,42 +4,26 @@ import ast
 import json
 import re
 from functools import cache
-from importlib.metadata import distributions
-from runpy import run_path
 
-import book_digest
 import jupytext
 import nbformat
 import pytest
 import yaml
-from conftest import ROOT, finished, text_of, write_files
+from conftest import ROOT, finished, text_of
 from fakes import saved_network
-from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_name
-from traces import Trace
 
 import mptlml
 from mptlml_book import report
 from mptlml_book.report.claims import claims
 
+CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
 FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single
 nets-reactions-area net-repair net-lookup net-lookup-chains""".split()
 
 
 def blocks(name):
     """The Python blocks of a Markdown file."""
-    text = (ROOT / name).read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-
-
-def test_the_model_in_one_file_obeys_the_laws(tmp_path, monkeypatch):
-    model, test = blocks("CONTRIBUTING.md")
-    write_files(tmp_path, {"urn.py": model, "test_urn.py": test})
-    monkeypatch.syspath_prepend(tmp_path)
-    obeys = run_path(tmp_path / "test_urn.py")["test_the_urn_obeys_the_laws"]
-    assert [mark.args for mark in obeys.pytestmark] == [("num_tokens", [1, 6])]
-    obeys(1)
-    obeys(6)
+    return re.findall(r"(?ms)^```python\n(.*?)^```$", text_of(name))
 
 
 def test_the_readme_shows_code_that_runs(capsys):
@@ -66,19 +50,13 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
 
 
-def test_the_readme_opens_with_the_picture_of_chapter_2(built_site, tmp_path):
+def test_the_readme_opens_with_the_picture_of_chapter_2(page):
     """Its pictures are the still of all orders, and say the same."""
-    page = (built_site / "notebooks/02_proposition.html").read_text(encoding="utf-8")
-    drawn = re.search('data-kind="orders".*?(<svg.*?</svg>)', page, re.DOTALL)[1]
-    words = r">([^<>]+)</text>"
-    for theme, filter in {"light": "none", "dark": "invert(.93) hue-rotate(180deg)"}.items():
-        style = f"<style>svg {{ filter: {filter} }}</style>"
-        new = tmp_path / f"hero-{theme}.svg"
-        new.write_text(re.sub("(<svg.*?>)", rf"\1{style}", drawn, count=1) + "\n", encoding="utf-8")
-        told = f"book/{new.name} is to be {new}"
-        assert (ROOT / "book" / new.name).is_file(), told
-        kept = re.findall(words, text_of(f"book/{new.name}"))
-        assert kept == re.findall(words, drawn) != [], told
+    drawn = page("notebooks/02_proposition").select_one("[data-kind=orders] .moving-still svg")
+    words = [text.get_text() for text in drawn.select("text")]
+    for theme in ("light", "dark"):
+        kept = re.findall(r">([^<>]+)</text>", text_of(f"book/hero-{theme}.svg"))
+        assert kept == words != [], f"book/hero-{theme}.svg is another picture"
 
 
 def test_a_scheme_has_its_colour_from_the_table():
@@ -86,37 +64,13 @@ def test_a_scheme_has_its_colour_from_the_table():
     assert len(set(report.SCHEMES.values())) == len(report.SCHEMES)
     scheme = re.compile(r"\b(15%|40%|80/10/10|UNIFORM|WEIGHTED|FORTY|FIFTEEN|uniform|random sizes)")
     colour = re.compile(r"report\.(BLUE|ORANGE|GREEN|RED|PURPLE|SKY)\b")
-    for path in book_digest.chapters():
-        for node in ast.walk(ast.parse(book_digest.code_of(path.read_text(encoding="utf-8")))):
-            if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-                said = ast.unparse(node)
-                assert not (scheme.search(said) and colour.search(said)), f"{path.name}: {said}"
-
-
-def test_stored_runs_on_images_say_which_they_read():
-    """By digests that book/data_sets.yml puts in words."""
-    known = yaml.safe_load(text_of("book/data_sets.yml"))
-    for chapter, names in {
-        "08_linear_vae": ("linear_vae", "linear_vae_page", "linear_vae_scripts"),
-        "09_deep_vae": ("deep_vae", "deep_vae_annealed"),
-    }.items():
-        for name in names:
-            head = text_of(f"book/data/{name}.csv")
-            read = re.findall(r"^# read: .*MNIST.*, digest (\w+)$", head, re.MULTILINE)
-            assert len(read) >= 2 and set(read) <= set(known[chapter])
-
-
-def test_every_package_is_of_a_version_for_the_oldest_python():
-    """Also what `make newest` brings, under whichever Python that runs: its pins are the next ones."""
-    oldest = re.search(r"--python-version (\S+)", text_of("Makefile"))[1]
-    assert f"Python 3.11 ({oldest} or later)" in text_of("book/howto.md")
-    pins = re.findall("^([^#=]+)==", text_of("constraints.txt"), re.MULTILINE)
-    asked = {
-        canonicalize_name(found.name): found.metadata.get("Requires-Python", "")
-        for found in distributions()
-    }
-    assert len(asked.keys() & set(pins)) > 150
-    assert [name for name in pins if oldest not in SpecifierSet(asked.get(name, ""))] == []
+    for path in CHAPTERS:
+        for cell in jupytext.read(path).cells:
+            code = re.sub("(?m)^ *%.*", "", cell.source) if cell.cell_type == "code" else ""
+            for node in ast.walk(ast.parse(code)):
+                if isinstance(node, ast.stmt) and not hasattr(node, "body"):
+                    said = ast.unparse(node)
+                    assert not (scheme.search(said) and colour.search(said)), (path.name, said)
 
 
 def test_one_version():
@@ -126,33 +80,16 @@ def test_one_version():
     assert told[0] == (citation["version"], str(released)) == (version, str(released))
 
 
-def test_a_figures_cell_shows_nothing_but_the_figure():
-    """A second output would be a second figure of its name; a claim in a sentence has its story there."""
-    beside = re.compile(r"report\.(?:expect|not_run|data_used)\(|claim_on_\w+\(")
-    found = []
-    for path in book_digest.chapters():
-        chapter = book_digest.read_chapter(path)
-        own = {name for name, entry in claims().items() if entry["chapter"] == path.stem}
-        told = re.findall(r"\{claim\}`([\w-]+)`", path.read_text(encoding="utf-8"))
-        for cell in book_digest.code_cells(chapter):
-            if "figure" in cell.metadata.get("mystnb", {}):
-                named = own.intersection(re.findall(r'"([\w-]+)"', cell.source))
-                found += [*beside.findall(cell.source), *(named - set(told))]
-    assert found == []
-
-
-@pytest.mark.parametrize("path", book_digest.chapters(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_has_its_twin_without_outputs(path):
     twin, source = nbformat.read(path.with_suffix(".ipynb"), as_version=4), jupytext.read(path)
     for cell in [*twin.cells, *source.cells]:
         cell.pop("id", None)
-    for name in ("kernelspec", "myst"):
-        assert twin.metadata[name] == source.metadata[name], "run `make pairs`"
-    assert "language_info" not in twin.metadata
+    assert twin.metadata["kernelspec"] == source.metadata["kernelspec"], "run `make pairs`"
     assert twin.cells == source.cells, "run `make pairs`"
 
 
-# The origin of values and bands -----------------------------------------------------------------------------------
+# The origin of bands
 
 BAND = re.compile(
     r"^(?:# )?- id: (\S+)\n(?:(?!(?:# )?- id:).*\n)*?(?:# )?  band: \[(.*)\]", re.MULTILINE
@@ -169,54 +106,7 @@ def bands_of(commit):
     return {name: [*map(float, band.split(","))] for name, band in found}
 
 
-@pytest.fixture(scope="module")
-def behind():
-    """{claim: the stored files behind its value}, as the chapters' code has it."""
-    traced = {}
-    for path in book_digest.chapters():
-        ids = [name for name, entry in claims().items() if entry["chapter"] == path.stem]
-        traced |= Trace(book_digest.code_of(path.read_text(encoding="utf-8")), ids).claims
-    return traced
-
-
-TRACED = """
-def read(name):
-    return report.stored(f"runs_{name}.csv")
-runs, found = read("a"), {}
-for id, value in [("first-a", runs), ("first-b", 2)]:
-    report.claim(id, value)
-found["x"], lines = runs.mean(), []
-for row in found.items():
-    lines.append(row)
-claim("second", sum(lines))
-if lines:
-    runs = 3
-    claim("third", runs)
-claim("fourth", runs)
-runs = 4
-report.claim("fifth", max(lines for lines in [runs]))
-report.glue("sixth", lines)
-"""
-
-
-def test_a_trace_follows_names_and_not_their_namesakes():
-    """Through loops, functions, branches and items; a name bound anew, or inside a function, is another."""
-    names = ["first-a", "first-b", "second", "third", "fourth", "fifth", "sixth"]
-    runs = {"runs_*.csv"}
-    assert Trace(TRACED, names).claims == {
-        **dict.fromkeys(("first-a", "first-b", "second", "fourth"), runs),
-        **dict.fromkeys(("third", "fifth"), set()),
-    }
-
-
-def test_claims_say_which_of_their_values_come_from_stored_runs(behind):
-    """`run` in book/claims.yml; whether a build has a part in the value too, `both`, is for its reader to judge."""
-    assert behind.keys() == claims().keys()
-    wrong = [name for name, entry in claims().items() if ("run" in entry) != bool(behind[name])]
-    assert not wrong, f"`run: stored` (or both) is missing, or has no stored file: {wrong}"
-
-
-def test_the_history_shows_which_bands_came_before_their_runs(behind):
+def test_the_history_shows_which_bands_came_before_their_runs():
     """The commit that set a claim's band, as it is, lies before the first in which a chapter makes it.
 
     Where its value is read from stored files, the band lies before one of these as well.
@@ -247,7 +137,7 @@ def test_the_history_shows_which_bands_came_before_their_runs(behind):
         return git(*log, "--", f"book/data/{name}").split()[-1]
 
     def came_before(name):
-        files = [path.name for one in behind[name] for path in (ROOT / "book/data").glob(one)]
+        files = claims()[name].get("reads", [])
         as_stored = [precedes(was_set[name], was_stored(file)) for file in files]
         return precedes(was_set[name], made.get(name, "")) and (not files or any(as_stored))
 

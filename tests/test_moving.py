@@ -3,12 +3,9 @@
 import base64
 import itertools
 import json
-import os
-import re
 import shutil
 import subprocess
 
-import book_execute
 import numpy as np
 import pytest
 import torch
@@ -20,25 +17,23 @@ from mptlml_book.real_network import EIGHT
 from mptlml_book.transformer import MaskedTransformer
 
 STATIC = ROOT / "book" / "_static"
+KINDS = {
+    "mask": "book/intro",
+    "orders": "notebooks/02_proposition",
+    "rate": "notebooks/07_fixed_rate",
+    "network": "notebooks/11_known_language",
+    "coins": "notebooks/15_evidence",
+}
 
 
 @pytest.fixture(scope="module")
-def data():
-    """{kind: the numbers of its figure} from the executed chapters."""
-    executed = [book_execute.executed_chapter(path) for path in (ROOT / "notebooks").glob("*.md")]
-    if None in executed and os.environ.get("BOOK_EXECUTED") != "1":
-        pytest.skip("chapters not executed for these sources: `make execute`, or `make test`")
-    outputs = [
-        output
-        for notebook in executed
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-    ]
-    figure = re.compile(
-        r'<div class="moving" data-kind="(\w+)".*json">(.*)</script></div>', re.DOTALL
-    )
-    found = [figure.match(output.get("data", {}).get("text/html", "")) for output in outputs]
-    return {match[1]: json.loads(match[2]) for match in found if match}
+def data(page):
+    """{kind: the numbers of its figure} from the pages."""
+    found = {
+        kind: page(name).select_one(f".moving[data-kind={kind}] script")
+        for kind, name in KINDS.items()
+    }
+    return {kind: json.loads(script.string) for kind, script in found.items()}
 
 
 def run_script(kind, expression, value=None):
@@ -58,12 +53,6 @@ def run_script(kind, expression, value=None):
             ["node", "-e", code, *files, kind, expression], input=json.dumps(value).encode()
         )
     )
-
-
-def test_each_figure_has_a_script(data):
-    assert {path.name for path in STATIC.glob("moving-*.js")} == {
-        f"moving-{kind}.js" for kind in data
-    }
 
 
 def test_the_script_averages_masks_as_the_theorem_says(data):
@@ -156,56 +145,6 @@ def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
     for before, after in zip(net.parameters(), rounded.parameters(), strict=True):
         unit = before.abs().amax(-1, keepdim=True) / 127 + before.abs().max() / 127**2
         assert ((after - before).abs() <= 0.501 * unit).all()
-
-
-@pytest.fixture(scope="module")
-def figure(reader, built_site):
-    """Where one writes, with a sentence that was begun; its numbers are not asked for before it is near."""
-    page, weights = reader.new_page(), []
-    page.on(
-        "request",
-        lambda request: (
-            request.url.endswith("/11_known_language.js") and weights.append(request.url)
-        ),
-    )
-    page.goto((built_site / "notebooks" / "11_known_language.html").as_uri())
-    figure = page.locator("[data-kind=network]")
-    assert weights == []
-    figure.scroll_into_view_if_needed()
-    figure.locator("textarea").press("Control+a")
-    page.keyboard.type("The boat drifts and a dog\n")
-    return figure
-
-
-def test_a_written_sentence_is_finished_and_gets_its_exact_log_probability(figure):
-    words, readout = (
-        figure.locator("textarea").input_value().split(),
-        figure.locator(".moving-readout"),
-    )
-    assert (words[:5], len(words)) == (["the", "boat", "drifts", "and", "a"], 32)
-    exact = language().log_prob(torch.tensor([WORDS.index(word) for word in words]))
-    readout.get_by_text(f"log p(x) is {exact:.2f} nats".replace("-", "\N{MINUS SIGN}")).wait_for()
-    readout.get_by_text("left out: dog.").wait_for()
-    readout.get_by_text("64 masks").wait_for()
-    figure.get_by_role("button", name="Add 64 masks").click()
-    readout.get_by_text("128 masks").wait_for()
-
-
-def test_words_are_hidden_by_keys_and_are_one_stop_for_tab(figure):
-    boat = figure.locator(".moving-words button").nth(1)
-    if boat.get_attribute("aria-pressed") == "true":
-        boat.press("Enter")
-    assert boat.inner_text() == "boat"
-    boat.press("Enter")
-    assert (boat.get_attribute("aria-pressed"), boat.inner_text().strip()) == ("true", "")
-    assert boat.get_attribute("aria-label") == "hidden word 2"
-    assert figure.locator(".moving-words button[tabindex='0']").count() == 1
-    boat.press("ArrowRight")
-    assert (
-        figure.locator(".moving-words button")
-        .nth(2)
-        .evaluate("it => it === document.activeElement")
-    )
 
 
 def test_the_rates_have_their_area_bias_and_crossing(data):

@@ -270,17 +270,12 @@ const Moving = (() => {
       if (width !== before) figure.draw();
     }).observe(figure.picture);
   };
-  /* The numbers stand in the page or, where they are many, in a script of their own (book_polish.py), which
-   * is asked for when the figure comes near. */
-  const load = (root) => {
-    const held = root.querySelector('script[type="application/json"]');
-    if (!held.dataset.src) return start(root, JSON.parse(held.textContent));
-    return new IntersectionObserver(([near], watch) => {
-      if (!near.isIntersecting) return;
-      watch.disconnect();
-      add(root, "script", { src: held.dataset.src }).addEventListener("load", () => start(root, Moving.data));
-    }, { rootMargin: "800px" }).observe(root);
-  };
+  /* A figure comes alive when it comes near: one of them computes for a second. */
+  const load = (root) => new IntersectionObserver(([near], watch) => {
+    if (!near.isIntersecting) return;
+    watch.disconnect();
+    start(root, JSON.parse(root.querySelector('script[type="application/json"]').textContent));
+  }, { rootMargin: "800px" }).observe(root);
 
   if (typeof document !== "undefined") {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(load));

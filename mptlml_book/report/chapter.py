@@ -38,7 +38,7 @@ def start(chapter: str) -> None:
     vars(records.running).update(
         name=chapter, began=time.perf_counter(), records=[], pictures=0, other=False
     )
-    use_style(chapter)
+    use_style()
 
 
 def data_used(data: Any) -> None:

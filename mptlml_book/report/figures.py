@@ -5,6 +5,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
@@ -14,11 +15,10 @@ from IPython import get_ipython
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from scipy.optimize import isotonic_regression
-from scour import scour
 
 from mptlml.curve import Estimate
 
@@ -37,32 +37,13 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
 )
 # Each way to hide tokens in training, wherever its runs are drawn
 SCHEMES = {"all sizes": BLUE, "weighted": PURPLE, "40%": ORANGE, "15%": GREEN, "80/10/10": RED}
-GRID = "#E2E2E2"
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
-# Words are darker than the lines that they name. In the dark custom.css turns light and dark round, and keeps the hue.
-WORDS = {
-    BLUE: BLUE,
-    ORANGE: "#8A5D00",
-    GREEN: "#00714F",
-    RED: "#B04A00",
-    PURPLE: "#974A73",
-    SKY: "#1B6EA3",
-    GREY: "#666666",
-}
-NARROW = 3.75  # inches: a phone's column, with letters of the size that they have beside it on a wide page
-# Of a drawing, for scour: coordinates to four digits, short ids, and nothing that does not show
-LIGHT = [
-    "--set-precision=4",
-    "--create-groups",
-    "--indent=none",
-    "--no-line-breaks",
-    "--enable-id-stripping",
-    "--shorten-ids",
-]
+# At most so wide, in inches, is a single panel, so that its words can be read on a phone too
+COLUMN = 5.4
 
 
-def use_style(chapter: str) -> None:
+def use_style() -> None:
     """One plot style. Figures are shown by `picture`, with ids that are the same at each run of the chapter."""
     shell = get_ipython()
     if shell is not None:
@@ -70,35 +51,7 @@ def use_style(chapter: str) -> None:
         shell.display_formatter.formatters["text/html"].for_type(
             Figure, lambda figure: picture(figure, _key())
         )
-    mpl.rcParams.update(
-        {
-            "figure.figsize": (7.0, 3.4),
-            "figure.constrained_layout.use": True,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "svg.hashsalt": chapter,
-            "svg.fonttype": "none",
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "grid.color": GRID,
-            "grid.linewidth": 0.6,
-            "xtick.major.size": 0,
-            "ytick.major.size": 0,
-            "xtick.minor.size": 0,
-            "ytick.minor.size": 0,
-            "xtick.major.pad": 6,
-            "ytick.major.pad": 6,
-            "axes.titlesize": "medium",
-            "axes.titlelocation": "left",
-            "legend.frameon": False,
-            "lines.linewidth": 1.6,
-            "font.size": 10.5,
-            "font.sans-serif": ["DejaVu Sans"],
-            "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY]),
-        }
-    )
+    plt.style.use(Path(__file__).with_name("book.mplstyle"))
 
 
 def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
@@ -110,38 +63,31 @@ def label_lines(axes: Axes, *, gap: float = 5.0) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None  # of axes that are drawn
     figure.draw_without_rendering()  # the limits are final
-    pixels = figure.dpi / 72  # per point
-    found = []
-    for line in axes.get_lines():
-        points = np.asarray(line.get_xydata())
-        points = points[np.isfinite(points).all(1)]
-        if len(points) and not str(line.get_label()).startswith("_"):
-            end = points[points[:, 0].argmax()]
-            found.append(
-                (axes.transData.transform(end)[1] / pixels, str(line.get_label()), line, end)
-            )
-    found.sort(key=lambda entry: entry[0])
-    middles = _apart(np.array([at for at, *_ in found]), [label for _, label, *_ in found])
-    for (at, label, line, end), middle in zip(found, middles, strict=True):
+    lines = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = [_end(line) for line in lines]
+    wanted = axes.transData.transform(ends)[:, 1] * 72 / figure.dpi  # in points
+    upwards = wanted.argsort()
+    heights = [1 + str(lines[k].get_label()).count("\n") for k in upwards]
+    heights = 1.2 * mpl.rcParams["font.size"] * np.array(heights)
+    stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
+    middles = isotonic_regression(wanted[upwards] - stacked).x + stacked
+    for k, middle in zip(upwards, middles, strict=True):
         axes.annotate(
-            label,
-            end,
-            (gap, middle - at),
-            color=line.get_color(),
+            str(lines[k].get_label()),
+            ends[k],
+            (gap, middle - wanted[k]),
+            color=lines[k].get_color(),
             textcoords="offset points",
             va="center",
             annotation_clip=False,
         )
-        line.set_label("_")
+        lines[k].set_label("_")
 
 
-def _apart(wanted: np.ndarray, labels: Sequence[str]) -> np.ndarray:
-    """Where labels stand without overlap, nearest to the heights at which they are wanted, in points."""
-    heights = np.array(
-        [1.2 * mpl.rcParams["font.size"] * (1 + label.count("\n")) for label in labels]
-    )
-    stacked = heights.cumsum() - heights / 2  # where the middles would be, one label upon the other
-    return isotonic_regression(wanted - stacked).x + stacked if labels else wanted
+def _end(line: Line2D) -> np.ndarray:
+    points = np.asarray(line.get_xydata())
+    points = points[np.isfinite(points).all(1)]
+    return points[points[:, 0].argmax()]
 
 
 def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: int = 5) -> None:
@@ -164,32 +110,21 @@ def moving(kind: str, data: dict[str, Any], still: Figure, alt: str, *, digits: 
 
 
 def picture(figure: Figure, key: str) -> str:
-    """A figure, then closed, as HTML that fits a wide page and a phone. Its ids begin with `key`.
+    """A figure, then closed, as HTML that fits a wide page and a phone. Its ids depend on `key`.
 
-    Panels become pictures of their own, which stand side by side where there is room; a figure with
-    one panel is drawn a second time for a phone. An image, or a legend or title for all panels,
-    keeps it in one piece.
+    Panels become pictures of their own, which stand side by side where there is room. An image, or
+    a legend or title for all panels, keeps the figure in one piece.
     """
-    _write_plain_logs(figure)
     places = {axes: axes.get_subplotspec() for axes in figure.axes}
-    whole = bool(figure.legends or figure.get_suptitle() or any(axes.images for axes in places))
+    whole = figure.legends or figure.get_suptitle() or any(axes.images for axes in places)
     try:
-        if whole or None in places.values():
-            return svg(figure, key)
-        if len(set(places.values())) > 1:
-            return _panels(figure, key, places)
-        wide, height = svg(figure, key), figure.get_figheight()
-        figure.set_size_inches(NARROW, height)
-        return f'<div class="wide">{wide}</div><div class="narrow" hidden>{svg(figure, f"{key}-n")}</div>'
+        if not whole:
+            if len(places) > 1:
+                return _panels(figure, key, places)
+            figure.set_figwidth(min(figure.get_figwidth(), COLUMN))
+        return svg(figure, key)
     finally:
         plt.close(figure)
-
-
-def _write_plain_logs(figure: Figure) -> None:
-    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
-        if type(axis.get_major_formatter()) is LogFormatterSciNotation:
-            axis.set_major_formatter(_PlainLog())
-            axis.set_minor_formatter(_PlainLog(labelOnlyBase=False))
 
 
 def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
@@ -199,62 +134,29 @@ def _panels(figure: Figure, key: str, places: dict[Axes, Any]) -> str:
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     inches = figure.dpi_scale_trans.inverted()
-    extent = {axes: Bbox(inches.transform(axes.get_tightbbox() or axes.bbox)) for axes in places}
-    boxes = {
-        place: Bbox.union([extent[axes] for axes in places if places[axes] == place])
-        for place in places.values()
-    }
-    made = []
-    for count, place in enumerate(
-        sorted(boxes, key=lambda place: (place.rowspan.start, place.colspan.start))
-    ):
-        for axes in places:
-            axes.set_visible(places[axes] == place)
-        row = [boxes[other] for other in boxes if other.rowspan.start == place.rowspan.start]
-        whole = Bbox.union(row)
-        box = Bbox.from_extents(boxes[place].x0, whole.y0, boxes[place].x1, whole.y1).padded(0.02)
-        share = box.width / sum(other.width for other in row)
-        made.append(
-            f'<div style="flex: {box.width:.2f} 1 calc({100 * share:.1f}% - 1rem)">'
-            f"{svg(figure, f'{key}-{count}', bbox_inches=box)}</div>"
-        )
-    return f'<div class="panels">{"".join(made)}</div>'
+    boxes = {axes: Bbox(inches.transform(axes.get_tightbbox() or axes.bbox)) for axes in places}
+    made = ""
+    for count, (axes, place) in enumerate(places.items()):
+        for other in places:
+            other.set_visible(other is axes)
+        row = [boxes[one] for one in places if places[one].rowspan.start == place.rowspan.start]
+        (left, right), (low, high) = boxes[axes].intervalx, Bbox.union(row).intervaly
+        box = Bbox.from_extents(left, low, right, high).padded(0.02)
+        drawn = svg(figure, f"{key}-{count}", bbox_inches=box)
+        # a row of the page is wide enough for what was a row of the figure
+        made += f'<div style="flex: {box.width:.2f} 1 {0.8 * box.width:.2f}in">{drawn}</div>'
+    return f'<div class="panels">{made}</div>'
 
 
 def svg(figure: Figure, key: str, **how: Any) -> str:
-    """A matplotlib figure as an <svg> element whose ids begin with `key`."""
+    """A matplotlib figure as an <svg> element, whose ids are those of no other key."""
     buffer = io.StringIO()
-    figure.savefig(
-        buffer,
-        format="svg",
-        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
-        **how,
-    )
-    # it would hold for the whole page
-    text = re.sub("<style.*?</style>", "", buffer.getvalue(), flags=re.DOTALL)
-    text = re.sub(r"(<text[^>]*\bfill: )(#\w{6})", _word, text)
-    text = scour.scourString(text, scour.parse_args([*LIGHT, f"--shorten-ids-prefix={key}-"]))
-    text = re.sub(r'( [xy]="-?\d*\.\d\d)\d+', r"\1", text)  # what scour leaves long
-    text = text.replace("xlink:href=", "href=").replace(' font-size="10.5px"', "")
-    return text[text.index("<svg") :].replace("<svg", '<svg font-size="10.5px"', 1)
-
-
-def _word(found: re.Match[str]) -> str:
-    colour = found[2].upper()
-    pale = colour[1:3] == colour[3:5] == colour[5:] and colour > WORDS[GREY]
-    return found[1] + (WORDS[GREY] if pale else WORDS.get(colour, colour))
-
-
-class _PlainLog(LogFormatterSciNotation):
-    """Ticks of a logarithmic axis: 0.01, 1, 10; or all as powers, where it goes beyond 10⁻⁴ or 10⁵."""
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
-        if not super().__call__(x, pos):
-            return ""
-        assert self.axis is not None  # of a tick that is drawn
-        low, high = self.axis.get_view_interval()
-        plain = x in (0, 1) or high < 1e5 and not 0 < low <= 1e-4
-        return f"{x:,.5g}" if plain else number(x, ".0e").removeprefix("1 × ")
+    with mpl.rc_context({"svg.hashsalt": key}):
+        figure.savefig(buffer, format="svg", **how)
+    # the style would hold for the whole page, names of groups for another drawing, and the metadata have a date
+    left_out = r'(?s)\A.*?(?=<svg)|<(style|metadata).*?</\1>| id="[a-z0-9]+_\d+"'
+    text = re.sub(left_out, "", buffer.getvalue())
+    return re.sub(r"(\.\d\d)\d+(?=[^<]*>)", r"\1", text)  # hundredths of a point will do
 
 
 def _key() -> str:
@@ -270,39 +172,25 @@ def table(
     formats = formats or [""] * len(header)
     cells = [
         [
-            number(value, spec)
-            if spec
-            else format(value).replace(" ± ", "\u00a0±\u00a0")  # on one line
+            number(value, spec) if spec else str(value)
             for value, spec in zip(row, formats, strict=True)
         ]
         for row in rows
     ]
-    kinds = [
-        ' class="words"' if all(cell[:1].isalpha() for cell in column) else ""
-        for column in zip(*cells, strict=True)
+    words = [all(cell[:1].isalpha() for cell in column) for column in zip(*cells, strict=True)]
+    lines = [
+        [
+            f"<{tag}{' class=words' * word}>{html.escape(cell)}</{tag}>"
+            for cell, word in zip(line, words, strict=True)
+        ]
+        for tag, line in [("th", header), *(("td", line) for line in cells)]
     ]
-    head, body = (
-        _table_row(header, "th", kinds),
-        "".join(_table_row(row, "td", kinds) for row in cells),
-    )
+    head, *body = [f"<tr>{''.join(line)}</tr>" for line in lines]
     records.display(
         HTML(
             '<div class="table-wrapper"><table class="table">'
-            f"<thead>{head}</thead><tbody>{body}</tbody></table></div>"
+            f"<thead>{head}</thead><tbody>{''.join(body)}</tbody></table></div>"
         )
-    )
-
-
-def _table_row(cells: Sequence[str], tag: str, kinds: Sequence[str]) -> str:
-    # The column of row names may have no heading, and an empty <th> is not allowed.
-    tags = [tag if cell else "td" for cell in cells]
-    return (
-        "<tr>"
-        + "".join(
-            f"<{tag}{kind}>{html.escape(cell)}</{tag}>"
-            for cell, tag, kind in zip(cells, tags, kinds, strict=True)
-        )
-        + "</tr>"
     )
 
 
