@@ -41,7 +41,7 @@ from mptlml.protocol import at_masked
 
 from . import runs
 from .data.images import Images, train_and_held_out
-from .numerics import LOG_2PI, climb, curvature, root_at
+from .numerics import LOG_2PI, batches, climb, curvature, root_at
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of these for its figure
@@ -311,7 +311,7 @@ class Importance:
         seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
         some, seen = checked(x, seen, self.vae)
         draws = [self._weighted_draws(*block)[1] for block in self._blocks(some, seen)]
-        log_weight = torch.cat(draws, 1).unflatten(1, some.shape[:-1])  # [S, ...]
+        log_weight = torch.cat(draws, 1).view(-1, *some.shape[:-1])  # [S, ...]
         log_prob = log_weight.logsumexp(0) - math.log(self.num_samples)
         return log_prob, effective_size(log_weight)
 
@@ -319,8 +319,7 @@ class Importance:
         """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near AT_ONCE."""
         draws = max(self.num_samples, NEAR + FAR if self.proposal == "mode" else 0)
         size = max(1, AT_ONCE // (draws * x.shape[-1]))
-        rows, masks = (tensor.flatten(0, -2).split(size) for tensor in (x, observed))
-        return zip(rows, masks, strict=True)
+        return batches(x, observed, size)
 
     def _weighted_draws(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D]."""

@@ -56,13 +56,16 @@ def lines_of(shift):
     ]
 
 
-def test_a_killed_run_goes_on_with_the_next_unit(folder):
-    killed = mock.Mock(side_effect=[lines_of(0)("mnist", 1), KeyboardInterrupt])
+def kill(after, digest="12345678"):
+    """A run that is killed in its second unit."""
+    killed = mock.Mock(side_effect=[after("mnist", 1), KeyboardInterrupt])
     with pytest.raises(KeyboardInterrupt):
-        runs.write("runs", table_of(killed))
+        runs.write("runs", table_of(killed, digest))
+
+
+def test_a_killed_run_goes_on_with_the_next_unit(folder):
+    kill(lines_of(0))
     assert not (folder / "runs.csv").exists()
-    runs.write("runs", table_of(lines_of(3), digest="87654321"))  # on other data it starts anew
-    assert "mnist,1,50,,4.5\n" in (folder / "runs.csv").read_text()
     runs.write("runs", table_of(lines_of(7)))
     head, read, *lines = (folder / "runs.csv").read_text().split("\n")
     assert "torch" in head and read == "# read: MNIST, two images, digest 12345678"
@@ -70,8 +73,13 @@ def test_a_killed_run_goes_on_with_the_next_unit(folder):
     assert " ".join(lines) == (
         f"data,seed,step,note,score {first}digits,1,0,1 0.5,8 digits,1,50,,8.5 "
     )
-    runs.write("runs", table_of(lines_of(0)))  # one that ended leaves nothing behind
-    assert "mnist,2,50,,2.5\n" in (folder / "runs.csv").read_text()
+
+
+def test_a_run_that_ended_or_was_on_other_data_starts_anew(folder):
+    runs.write("runs", table_of(lines_of(0)))
+    kill(lines_of(3), digest="87654321")
+    runs.write("runs", table_of(lines_of(7)))
+    assert "mnist,1,50,,8.5\n" in (folder / "runs.csv").read_text()
 
 
 def test_a_check_runs_the_units_of_a_seed_and_counts(folder, capsys):
