@@ -193,6 +193,7 @@ def test_a_stop_signalled_twice_leaves_nothing_behind_and_the_next_run_goes_on(t
     finally:
         for process in at_work([running, *below]):
             process.kill()
+        running.wait(PATIENCE)
     with (root / "build" / ".lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert [path.stem for path in (root / "build").glob("*.ipynb")] == ["01_quick"]

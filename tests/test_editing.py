@@ -51,6 +51,11 @@ def insert(cells):
     cells.insert(3, nbformat.v4.new_code_cell(EDIT, id="new"))
 
 
+def answers(port):
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
 def served(root, *words):
     """ask(path, content) answers for a Jupyter server started in a folder: the contents of a file, or its saving."""
@@ -60,9 +65,10 @@ def served(root, *words):
     home = {"HOME": str(root / "home"), "PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
     words = [*words, "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}"]
     words += ["--ServerApp.port_retries=0", "--IdentityProvider.token=known"]
-    log = (root / "log").open("w")
     command = [sys.executable, "-m", "jupyter", "server", *words]
-    running = psutil.Popen(command, cwd=root, env=home, stdout=log, stderr=log)
+    log = root / "log"
+    with log.open("w") as file:
+        running = psutil.Popen(command, cwd=root, env=home, stdout=file, stderr=file)
 
     def ask(path, content=None):
         said = {"type": "notebook", "format": "json", "content": content}
@@ -77,8 +83,8 @@ def served(root, *words):
 
     try:
         last = time.monotonic() + PATIENCE
-        while socket.socket().connect_ex(("127.0.0.1", port)):
-            assert running.poll() is None and time.monotonic() < last, (root / "log").read_text()
+        while not answers(port):
+            assert running.poll() is None and time.monotonic() < last, log.read_text()
             time.sleep(0.2)
         yield ask
     finally:

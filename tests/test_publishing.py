@@ -72,7 +72,7 @@ def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
 def test_binder_gets_what_a_reader_needs():
     lines = text_of(".binder/requirements.txt").splitlines()
     wanted = {re.split("[=[]", line)[0] for line in lines if re.match("[a-z]", line)}
-    assert {*"torch jupytext ipykernel nbgitpuller".split()} <= wanted
+    assert {*"torch jupytext ipykernel jupyterlab-myst".split()} <= wanted
     assert "-c ../constraints.txt" in lines and not any(line.startswith("-r") for line in lines)
     ours = "mypy ruff zizmor typos playwright twine jupyter-book pytest uv"
     assert wanted.isdisjoint(ours.split())

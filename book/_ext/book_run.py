@@ -20,7 +20,7 @@ from book_reader import read_chapter
 FOLDER = Path("build", "run")
 NBMAKE = (
     "--disable-plugin-autoload -p nbmake.pytest_plugin -p no:cacheprovider -c /dev/null --rootdir . "
-    "--color no --nbmake --overwrite --nbmake-timeout 3600"
+    "--nbmake --overwrite --nbmake-timeout 3600"
 )
 
 
