@@ -137,6 +137,11 @@ def browser_type_launch_args(browser_type_launch_args):
 
 
 @pytest.fixture(scope="session")
+def base_url():
+    """None: pages are opened from their folder. (The plugin's own has a form that pytest 10 refuses.)"""
+
+
+@pytest.fixture(scope="session")
 def browser_context_args(browser_context_args):
     """A screen, in light colours."""
     return {**browser_context_args, "viewport": DESKTOP, "color_scheme": "light"}

@@ -39,7 +39,13 @@ def _describe(app, what, name, obj, options, lines):
     lines[:] = plain_to_rst(lines)
 
 
+def _skip(app, what, name, obj, skip, options):
+    # its class says what it holds
+    return True if (obj.__doc__ or "").startswith("Alias for field number") else None
+
+
 def setup(app):
     app.add_directive("modules", Modules)
     app.connect("autodoc-process-docstring", _describe)
+    app.connect("autodoc-skip-member", _skip)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

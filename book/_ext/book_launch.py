@@ -9,7 +9,10 @@ download is that twin too.
 
 import os
 import shutil
+from html import escape
 from pathlib import Path
+
+from docutils import nodes
 
 
 def _set_options(app, config):
@@ -17,7 +20,7 @@ def _set_options(app, config):
     if repository:
         repository = repository.removesuffix(".git")
         owner, name = repository.split("/")[-2:]
-        config.ogp_site_url = f"https://{owner.lower()}.github.io/{name}/"
+        config.html_baseurl = f"https://{owner.lower()}.github.io/{name}/"
         config.html_theme_options |= {
             "repository_url": repository,
             "repository_branch": os.environ.get("MPTLML_BRANCH", "").strip() or "main",
@@ -37,6 +40,17 @@ def _offer_twin(app, pagename, templatename, context, doctree):
         context["ipynb_source"] = f"{pagename}.ipynb"
 
 
+def _describe(app, pagename, templatename, context, doctree):
+    """What is shown of a page where somebody passes its address on."""
+    site = app.config.html_baseurl
+    if site and doctree:
+        told = next((meta["content"] for meta in doctree.findall(nodes.meta)), "")
+        said = {"title": doctree.next_node(nodes.title).astext(), "description": told}
+        said |= {"url": f"{site}{pagename}.html", "image": f"{site}_static/card.png"}
+        for name, text in said.items():
+            context["metatags"] += f'<meta property="og:{name}" content="{escape(text)}">\n'
+
+
 def _copy_twins(app, exception):
     if exception is None and app.builder.name == "html":
         for twin in Path(app.srcdir).glob("notebooks/*.ipynb"):
@@ -46,5 +60,6 @@ def _copy_twins(app, exception):
 def setup(app):
     app.connect("config-inited", _set_options)
     app.connect("html-page-context", _offer_twin)
+    app.connect("html-page-context", _describe)
     app.connect("build-finished", _copy_twins)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

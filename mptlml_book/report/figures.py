@@ -40,7 +40,7 @@ SCHEMES = {"all sizes": BLUE, "weighted": PURPLE, "40%": ORANGE, "15%": GREEN, "
 TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
 PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
 # At most so wide, in inches, is a single panel, so that its words can be read on a phone too
-COLUMN = 5.4
+COLUMN = 5.0
 
 
 def use_style() -> None:
