@@ -68,7 +68,7 @@ def score_curve(
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P
-    of its own, which ones depends on `memory.limit` too, and the curve keeps each row's score.
+    of its own, which ones depends on `memory.limit` too. The curve keeps each mask's score, or each row's.
     Errors at two sizes are independent; with P = 1 there are none (NaN) for fixed rows. A mask that
     all rows share is asked of all at once. Raises ValueError: rows, sizes or counts out of range,
     NaN among the answers.
@@ -79,7 +79,7 @@ def score_curve(
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
-    found, by_row, variances = [], [], []
+    found, kept, variances = [], [], []
     parts = asked.split(_at_once(num_masks * per_mask))
     for part in tqdm(parts, "curve", disable=None, delay=3, leave=False):
         drawn = part[:, None].expand(-1, num_masks)  # [s, P]
@@ -93,12 +93,12 @@ def score_curve(
                 ],
                 -1,
             )
-            by_row.append(score.mean(1))
+        kept.append(score if share_masks else score.mean(1))
         variances.append(mask_variance(score, shared=share_masks))
         found.append(score.flatten(1).mean(1))
     variance, dof = (_numpy(each) for each in zip(*variances, strict=True))
-    rows = None if share_masks else _numpy(by_row)
-    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows)
+    scores, rows = (_numpy(kept), None) if share_masks else (None, _numpy(kept))
+    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows, scores)
 
 
 @torch.no_grad()

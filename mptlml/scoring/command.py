@@ -29,7 +29,7 @@ import torch
 from scipy import stats
 
 from ..extras import needs
-from ..files import replacing
+from .files import replacing
 from ..masked_lm import MaskedLM
 from .corpus_scores import (
     choose_corpus,
