@@ -55,17 +55,6 @@ def multinomial(
     return _placed(drawn, weights)
 
 
-def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
-    """What BERT sees in place of tokens to be predicted: 80% `mask_id`, 10% any word, 10% the token itself.
-
-    ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec.
-    3.1).
-    """
-    fate = torch.rand(ids.shape, generator=generator, dtype=torch.float32).to(ids.device)
-    word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)
-    return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, word, ids))
-
-
 def _dtype(like: Tensor | None) -> torch.dtype:
     return torch.float64 if like is None else like.dtype
 

@@ -71,13 +71,14 @@ def eighty_ten_ten(
 
     The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for
     certain, as a joint distribution does, scores -inf where another word is shown. Each row draws
-    its own tokens.
+    its own tokens (Devlin et al. 2019, Sec. 3.1).
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
-    replaced = draws.bert_rule(data, -1, model.vocab_size, generator)
-    masked = chosen & (replaced < 0)
-    answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
+    fate = torch.rand(data.shape, generator=generator, dtype=torch.float32).to(data.device)
+    word = draws.randint(model.vocab_size, data.shape, data, generator).to(data.dtype)
+    masked, another = chosen & (fate < 0.8), chosen & (0.8 <= fate) & (fate < 0.9)
+    answer = model.vocabulary_log_prob(torch.where(another, word, data), ~masked)
     answer = in_full(own_words(answer, data))
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
