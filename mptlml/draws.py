@@ -26,11 +26,6 @@ def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Gen
     return _placed(torch.randint(high, shape, generator=generator), like)
 
 
-def randperm(count: int, like: Tensor | None, generator: Generator) -> Tensor:
-    """0..count - 1 in random order, int64 [count]."""
-    return _placed(torch.randperm(count, generator=generator), like)
-
-
 def seed(generator: Generator) -> int:
     """A whole number from which several generators of their own can start: see `seeded`."""
     return int(torch.randint(2**62, (), generator=generator))

@@ -49,16 +49,9 @@ ADVICE = "take an encoder that was trained as a masked language model, such as B
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows, or others."""
+    """Texts as rows of token ids, long [D_i] each, as `MaskedLM.read` and `blocks` make them."""
 
     rows: list[Tensor]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.rows, list) or not self.rows:
-            raise ValueError(f"a corpus needs a list of rows, got {type(self.rows).__name__}")
-        for row in self.rows:
-            if not torch.is_tensor(row) or row.ndim != 1 or row.dtype != torch.int64:
-                raise ValueError(f"a row of a corpus holds token ids [D] of int64, got {row!r}")
 
 
 Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give them
@@ -153,14 +146,14 @@ class MaskedLM:
             trust_remote_code=trust_remote_code,
         )
         config = transformers.AutoConfig.from_pretrained(name, **where)
-        usual = "AutoModelForMaskedLM"
-        told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
+        told = trust_remote_code and getattr(config, "auto_map", None) or {}
+        kinds = ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"]
         # what a network with code of its own can do is tried
-        own = [kind for kind in (usual, "AutoModel", "AutoModelForCausalLM") if kind in told]
+        kind = min(kinds, key=lambda kind: kind not in told)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            kind = getattr(transformers, (own or [usual])[0])
-            model, loaded = kind.from_pretrained(name, output_loading_info=True, **where)
+            loader = getattr(transformers, kind)
+            model, loaded = loader.from_pretrained(name, output_loading_info=True, **where)
         # buffers, such as ESM's inv_freq in files of transformers 5, are computed
         weights = {key for key, _ in model.named_parameters(remove_duplicate=False)}
         if missing := sorted(weights.intersection(loaded["missing_keys"])):
@@ -213,7 +206,7 @@ class MaskedLM:
     def read(self, texts: Texts) -> Corpus:
         """Texts as rows of their ids, a Corpus: all methods take them this way.
 
-        Raises ValueError: no text at all, what is none, and as `encode` and `Corpus`.
+        Raises ValueError: no text at all, what is none, ids that are not int64 [D], and as `encode`.
         """
         if isinstance(texts, Corpus):
             return texts
@@ -221,7 +214,11 @@ class MaskedLM:
         if not isinstance(each, Sequence) or not each:
             got = f"{type(texts).__name__} {str(texts)[:40]!r}"
             raise ValueError(f"give a text, or a list of at least one, got {got}")
-        return Corpus([text if torch.is_tensor(text) else self.encode(text) for text in each])
+        rows = [text if torch.is_tensor(text) else self.encode(text) for text in each]
+        for row in rows:
+            if row.ndim != 1 or row.dtype != torch.int64:
+                raise ValueError(f"the ids of a text must be [D] of int64, got {row!r}")
+        return Corpus(rows)
 
     def one(self, text: Texts) -> Tensor:
         """The ids of one text, long [D]. Raises ValueError: several, and as `read`."""

@@ -44,10 +44,11 @@ def law(*needs: str) -> Callable[[Law], Law]:
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: the values of a token; None for a real number, whose density is integrated over GRID:
-    past its tails, and finer than it is wide. words: rows are int64 ids, not floating numbers. coherent: whether the answers belong to one joint
-    distribution (None: they do if there is a log_prob). tolerance: what rounding explains, nats. A
-    model that draws at random must draw the same numbers after every `build`.
+    values: the values of a token; None for a real number, whose density is integrated over GRID,
+    which must reach past its tails and resolve it. words: rows are int64 ids, not floating numbers.
+    coherent: whether the answers belong to one joint distribution (None: they do if there is a
+    log_prob). tolerance: what rounding explains, nats. A model that draws at random must draw the
+    same numbers after every `build`.
     """
 
     build: Callable[..., Any]
@@ -194,8 +195,7 @@ def masked_tokens_predict_nothing(case: Case) -> None:
 @law()
 def batched_is_looped(case: Case) -> None:
     """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
-    model, x, masks = case.model(), case.rows(4), case.masks()
-    masks = masks[1:5]  # as many as there are rows
+    model, x, masks = case.model(), case.rows(4), case.masks(5)[1:]  # as many as there are rows
     alone = [model.conditional_log_prob(row, mask) for mask in masks[:, 0] for row in x]
     looped = torch.stack(alone).unflatten(0, (4, 4))
     _same(model.conditional_log_prob(x, masks), looped, case.tolerance)
@@ -260,7 +260,7 @@ def gradients_are_right(case: Case) -> None:
     """Gradients of every answer with respect to every parameter agree with finite differences."""
 
     def answers(*parameters: Tensor) -> tuple[Tensor, ...]:
-        found = _answers(case.build(*parameters), case.rows(2), case.masks(16), case)
+        found = _answers(case, case.build(*parameters))
         cut_off = [name for name, answer in found.items() if not answer.requires_grad]
         assert not cut_off, f"no gradient reaches {cut_off}"  # gradcheck would ignore them
         return tuple(found.values())
@@ -272,8 +272,8 @@ def gradients_are_right(case: Case) -> None:
 def dtype_follows_the_input(case: Case) -> None:
     """float32 in, float32 out, on the same device, and close to the answer in float64."""
     short, long = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
-    exact = _answers(long.model(), long.rows(3), case.masks(), case)
-    for name, answer in _answers(short.model(), short.rows(3), case.masks(), case).items():
+    exact = _answers(long, long.model())
+    for name, answer in _answers(short, short.model()).items():
         assert answer.dtype == torch.float32, name
         _same(answer.double(), exact[name], 1e-4, 1e-4)
 
@@ -288,8 +288,9 @@ def samples_follow_log_prob(case: Case) -> None:
     assert abs(mean - 1) < 4 * error, f"E[q/p] is {mean:.4f} +- {error:.4f}, not 1"
 
 
-def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:
-    """Every answer of the model about rows [N, D] and masks [P, 1, D], by name."""
+def _answers(case: Case, model: Any) -> dict[str, Tensor]:
+    """Every answer of the model about the case's rows and masks, by name."""
+    x, masks = case.rows(2), case.masks(16)
     ways = {
         "conditional_log_prob": (x, masks),
         "log_prob": (x, masks),

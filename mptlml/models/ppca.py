@@ -237,9 +237,7 @@ class PPCA:
         weight = self.weight.double()
         return (weight[:, :, None] * weight[:, None, :]).flatten(1)
 
-    def _posterior(
-        self, observed: Tensor, ratio: Tensor | float = 1.0
-    ) -> tuple[Tensor, Tensor]:
+    def _posterior(self, observed: Tensor, ratio: Tensor | float = 1.0) -> tuple[Tensor, Tensor]:
         """Cholesky root and inverse of A = sigma^2 I + W_R^T W_R for each mask, [..., K, K] both.
 
         Raises ValueError where rounding may cost more than LOST nats: by the condition of A, which
