@@ -24,21 +24,25 @@ def check_shapes(
             f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
             f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})"
         )
-    if observed.dtype != torch.bool:
-        raise ValueError(
-            f"observed must be a bool tensor (True where observed), got {observed.dtype}"
-        )
-    for name, tensor in (("x", x), ("observed", observed)):
-        if tensor.ndim == 0 or tensor.shape[-1] != num_tokens:
-            raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)}; its last axis must be {num_tokens} tokens"
-            )
+    check_mask(observed, num_tokens)
+    if x.ndim == 0 or x.shape[-1] != num_tokens:
+        raise ValueError(f"x has shape {tuple(x.shape)}; its last axis must be {num_tokens} tokens")
     try:
         torch.broadcast_shapes(x.shape, observed.shape)
     except RuntimeError:
         raise ValueError(
             f"x {tuple(x.shape)} and observed {tuple(observed.shape)} do not broadcast"
         ) from None
+
+
+def check_mask(observed: Tensor, num_tokens: int) -> Tensor:
+    """The masks, bool [..., D]. Raises ValueError: others."""
+    if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
+        raise ValueError(
+            f"observed must be a bool tensor [..., {num_tokens}] (True where observed), "
+            f"got {observed.dtype} of shape {tuple(observed.shape)}"
+        )
+    return observed
 
 
 def check_finite(x: Tensor, observed: Tensor | None = None, what: str = "x") -> None:
@@ -96,19 +100,6 @@ def check_rows(x: Tensor, num_tokens: int) -> None:
             f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}"
         )
     check_finite(x, what="rows")
-
-
-def check_masks(observed: Tensor, num_tokens: int) -> Tensor:
-    """The sizes [...] of masks bool [..., D]. Raises ValueError: others, or a mask that masks nothing."""
-    if observed.dtype != torch.bool or observed.ndim == 0 or observed.shape[-1] != num_tokens:
-        raise ValueError(
-            f"observed must be a bool tensor [..., {num_tokens}] (True where observed), "
-            f"got {observed.dtype} of shape {tuple(observed.shape)}"
-        )
-    sizes = (~observed).sum(-1)
-    if not sizes.all():
-        raise ValueError(f"{int((sizes == 0).sum())} of {sizes.numel()} masks mask no token")
-    return sizes
 
 
 def check_sizes(sizes: Sizes, num_tokens: int) -> Tensor:

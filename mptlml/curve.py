@@ -56,8 +56,8 @@ class ScoreCurve:
 
     sizes [S]; mean [S], nats per token; variance [S] of that mean over the draw of the masks, with
     the rows held fixed (NaN where one mask per size was drawn); dof [S]: degrees of freedom of each
-    variance; rows [S, N]: the score of each row, None where rows share random masks. A curve equals
-    only itself.
+    variance; rows [S, N]: the score of each row, None where rows share random masks; scores [S, P]:
+    that of each mask, where they do. A curve equals only itself.
     """
 
     num_tokens: int
@@ -66,6 +66,7 @@ class ScoreCurve:
     variance: np.ndarray
     dof: np.ndarray
     rows: np.ndarray | None
+    scores: np.ndarray | None = None
 
     @property
     def stderr(self) -> np.ndarray:

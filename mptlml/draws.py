@@ -26,11 +26,6 @@ def randint(high: int, shape: Sequence[int], like: Tensor | None, generator: Gen
     return _placed(torch.randint(high, shape, generator=generator), like)
 
 
-def randperm(count: int, like: Tensor | None, generator: Generator) -> Tensor:
-    """0..count - 1 in random order, int64 [count]."""
-    return _placed(torch.randperm(count, generator=generator), like)
-
-
 def seed(generator: Generator) -> int:
     """A whole number from which several generators of their own can start: see `seeded`."""
     return int(torch.randint(2**62, (), generator=generator))
@@ -53,17 +48,6 @@ def multinomial(
     """`num_draws` indices for each row of weights [..., C], in proportion to them: int64 [..., num_draws]."""
     drawn = torch.multinomial(weights.cpu(), num_draws, replacement, generator=generator)
     return _placed(drawn, weights)
-
-
-def bert_rule(ids: Tensor, mask_id: int, vocab_size: int, generator: Generator) -> Tensor:
-    """What BERT sees in place of tokens to be predicted: 80% `mask_id`, 10% any word, 10% the token itself.
-
-    ids [...], of any dtype; returns the same shape, dtype and device (Devlin et al. 2019, Sec.
-    3.1).
-    """
-    fate = torch.rand(ids.shape, generator=generator, dtype=torch.float32).to(ids.device)
-    word = randint(vocab_size, ids.shape, ids, generator).to(ids.dtype)
-    return torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, word, ids))
 
 
 def _dtype(like: Tensor | None) -> torch.dtype:

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot, pad
+from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from . import draws, score
@@ -32,12 +33,10 @@ from .checks import (
     check_known,
     check_list,
     check_shapes,
-    check_sizes,
     check_vocabulary,
 )
 from .curve import ScoreCurve
 from .extras import needs
-from .masks import random_masks
 from .memory import at_once
 from .protocol import at_masked
 
@@ -50,16 +49,9 @@ ADVICE = "take an encoder that was trained as a masked language model, such as B
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """Texts as rows of token ids, long [D_i] each. Raises ValueError: no rows, or others."""
+    """Texts as rows of token ids, long [D_i] each, as `MaskedLM.read` and `blocks` make them."""
 
     rows: list[Tensor]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.rows, list) or not self.rows:
-            raise ValueError(f"a corpus needs a list of rows, got {type(self.rows).__name__}")
-        for row in self.rows:
-            if not torch.is_tensor(row) or row.ndim != 1 or row.dtype != torch.int64:
-                raise ValueError(f"a row of a corpus holds token ids [D] of int64, got {row!r}")
 
 
 Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give them
@@ -74,13 +66,6 @@ class Rows(NamedTuple):
 
     shown: Tensor
     true: Tensor
-
-
-@dataclass(frozen=True, eq=False)
-class TextCurve(ScoreCurve):
-    """The MPT curve of one text: a ScoreCurve and its scores under P masks per size [S, P], nats per token."""
-
-    scores: np.ndarray
 
 
 class MaskedLM:
@@ -161,14 +146,14 @@ class MaskedLM:
             trust_remote_code=trust_remote_code,
         )
         config = transformers.AutoConfig.from_pretrained(name, **where)
-        usual = "AutoModelForMaskedLM"
-        told = getattr(config, "auto_map", None) or {} if trust_remote_code else {}
+        told = trust_remote_code and getattr(config, "auto_map", None) or {}
+        kinds = ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"]
         # what a network with code of its own can do is tried
-        own = [kind for kind in (usual, "AutoModel", "AutoModelForCausalLM") if kind in told]
+        kind = min(kinds, key=lambda kind: kind not in told)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            kind = getattr(transformers, (own or [usual])[0])
-            model, loaded = kind.from_pretrained(name, output_loading_info=True, **where)
+            loader = getattr(transformers, kind)
+            model, loaded = loader.from_pretrained(name, output_loading_info=True, **where)
         # buffers, such as ESM's inv_freq in files of transformers 5, are computed
         weights = {key for key, _ in model.named_parameters(remove_duplicate=False)}
         if missing := sorted(weights.intersection(loaded["missing_keys"])):
@@ -221,7 +206,7 @@ class MaskedLM:
     def read(self, texts: Texts) -> Corpus:
         """Texts as rows of their ids, a Corpus: all methods take them this way.
 
-        Raises ValueError: no text at all, what is none, and as `encode` and `Corpus`.
+        Raises ValueError: no text at all, what is none, ids that are not int64 [D], and as `encode`.
         """
         if isinstance(texts, Corpus):
             return texts
@@ -229,7 +214,11 @@ class MaskedLM:
         if not isinstance(each, Sequence) or not each:
             got = f"{type(texts).__name__} {str(texts)[:40]!r}"
             raise ValueError(f"give a text, or a list of at least one, got {got}")
-        return Corpus([text if torch.is_tensor(text) else self.encode(text) for text in each])
+        rows = [text if torch.is_tensor(text) else self.encode(text) for text in each]
+        for row in rows:
+            if row.ndim != 1 or row.dtype != torch.int64:
+                raise ValueError(f"the ids of a text must be [D] of int64, got {row!r}")
+        return Corpus(rows)
 
     def one(self, text: Texts) -> Tensor:
         """The ids of one text, long [D]. Raises ValueError: several, and as `read`."""
@@ -265,39 +254,38 @@ class MaskedLM:
 
     def curve(
         self, text: Texts, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
-    ) -> TextCurve:
-        """The MPT curve of one text at exact mask sizes, a TextCurve: as `curves` of one text."""
-        ids = self.one(text)
-        asked = range(1, len(ids) + 1) if sizes is None else sizes
-        return self.curves(ids, lambda _: asked, num_masks=num_masks, generator=generator)[0]
+    ) -> ScoreCurve:
+        """The MPT curve of one text at exact mask sizes (default: 1..D): as `curves` of one text."""
+        [curve] = self.curves(
+            self.one(text), lambda _: sizes, num_masks=num_masks, generator=generator
+        )
+        return curve
 
-    @torch.no_grad()
     def curves(
         self,
         texts: Texts,
-        sizes: Callable[[int], Sizes] = lambda length: range(1, length + 1),
+        sizes: Callable[[int], Sizes | None] = lambda _: None,
         *,
         num_masks: int = 1,
         generator: Generator,
-    ) -> list[TextCurve]:
-        """The MPT curve of each text.
+    ) -> list[ScoreCurve]:
+        """The MPT curve of each text, with the scores of its masks.
 
         sizes: by a text's length, such as partial(spaced_sizes, count=16); by default all. Masks
         follow from the generator, a text's length and its place in the list; other texts change
         nothing.
         """
-        rows, seed, found = self.read(texts).rows, draws.seed(generator), []
-        check_count(num_masks, "num_masks")
-        for place, ids in enumerate(rows):
-            length, own = len(ids), draws.seeded(seed, len(ids), place)
-            known = check_sizes(sizes(length), length).unique()
-            observed = random_masks(length, known.repeat_interleave(num_masks), generator=own)
-            scores = score.mean_score(self.at_length(length), ids[None].double(), observed)
-            scores = check_known(scores).unflatten(0, (-1, num_masks))
-            variance, dof = (part.numpy() for part in score.mask_variance(scores, shared=True))
-            mean, each = scores.mean(1).numpy(), scores.numpy()
-            found.append(TextCurve(length, known.numpy(), mean, variance, dof, None, each))
-        return found
+        rows, seed = self.read(texts).rows, draws.seed(generator)
+        return [
+            score.score_curve(
+                self.at_length(len(ids)),
+                ids[None].double(),
+                sizes(len(ids)),
+                num_masks=num_masks,
+                generator=draws.seeded(seed, len(ids), place),
+            )
+            for place, ids in enumerate(rows)
+        ]
 
     def exact_curve(self, text: Texts) -> ScoreCurve:
         """The curve of one text over all of its masks: no noise."""
@@ -363,21 +351,19 @@ class MaskedLM:
         group: dict[int, Rows] = {}
         places = sorted(range(len(lengths)), key=lengths.__getitem__)
         for i in tqdm(places, "texts", disable=None, delay=3, leave=False):
-            new, held = rows(i), sum(len(each.true) for each in group.values())
-            width = lengths[i] + sum(map(len, self.frame))
+            new, width = rows(i), lengths[i] + sum(map(len, self.frame))
+            count = sum(len(each.true) for each in (new, *group.values()))
             same = lengths[i] == lengths[min(group, default=i)]
-            if not same and not (lengths[i] <= SHORT and self.may_pad(SHORT)):
-                held = self.batch_tokens
-            if group and (held + len(new.true)) * width > self.batch_tokens:
+            alike = same or lengths[i] <= SHORT and self.may_pad(SHORT)
+            if group and not (alike and count * width <= self.batch_tokens):
                 yield from self._together(group)
                 group = {}
             group[i] = new
         yield from self._together(group)
 
     def _together(self, group: dict[int, Rows]) -> Iterator[tuple[int, Tensor]]:
-        longest = max(part.true.shape[1] for part in group.values())
         shown, true = (
-            torch.cat([pad(each, (0, longest - each.shape[1]), value=NOTHING) for each in parts])
+            pad_sequence([row for part in parts for row in part], True, NOTHING)
             for parts in zip(*group.values(), strict=True)
         )
         answer = self.answers(Rows(shown, true)).double().cpu()
@@ -397,13 +383,14 @@ class MaskedLM:
     def _pass(self, shown: Tensor, true: Tensor, vocabulary: bool) -> Tensor:
         """One pass over rows [n, D]: each text between the tokens of its frame, padding behind."""
         before, after = (torch.tensor(ids).long() for ids in self.frame)
-        end = len(before) + (shown != NOTHING).sum(1, keepdim=True)  # of the text, [n, 1]
-        framed = torch.cat([each.expand(len(shown), -1) for each in (before, shown, after)], 1)
-        place = torch.arange(framed.shape[1])
-        framed = torch.where(place < end, framed, self.tokenizer.pad_token_id or 0)
-        framed = framed.scatter(1, end + torch.arange(len(after)), after.expand(len(shown), -1))
-        asked = pad(true != NOTHING, (len(before), len(after)))
-        logits = self._logits(framed, (place < end + len(after)).long(), asked)
+        around = len(before), len(after)
+        framed = pad(shown, around, value=NOTHING)
+        framed[:, : len(before)] = before
+        end = (framed != NOTHING).sum(1, keepdim=True)  # of the text, [n, 1]
+        framed.scatter_(1, end + torch.arange(len(after)), after.expand(len(shown), -1))
+        seen = framed != NOTHING
+        framed = framed.where(seen, self.tokenizer.pad_token_id or 0)
+        logits = self._logits(framed, seen.long(), pad(true != NOTHING, around))
         if vocabulary:
             return logits.log_softmax(-1)
         own = true[true != NOTHING].to(logits.device)
@@ -473,11 +460,11 @@ class MaskedLM:
     def may_pad(self, longest: int) -> bool:
         """Whether rows of at most `longest` tokens may end in padding, since the network does not see it.
 
-        The network itself is asked, once about short texts and once for each doubling, as some
-        attend in blocks. Raises ValueError: it answers otherwise when it is asked again.
+        The network itself is asked, once about short texts and once for each greater length, as
+        some attend in blocks. Raises ValueError: it answers otherwise when it is asked again.
         """
         # dropout draws too: in training what was found of short texts holds
-        level = SHORT if self.model.training else max(SHORT, 1 << (longest - 1).bit_length())
+        level = SHORT if self.model.training else max(SHORT, longest)
         if level not in self.pads:
             width = min(level, self.max_tokens)
             whole = torch.tensor((self.words[:3] * width)[:width])
@@ -554,7 +541,7 @@ def spaced_sizes(num_tokens: int, count: int) -> Tensor:
         return torch.arange(1, num_tokens + 1)
     angle = np.linspace(0, np.pi, count)
     sizes = 1 + (num_tokens - 1) * (1 - np.cos(angle)) / 2
-    return check_sizes(np.unique(sizes.round().astype(int)), num_tokens)
+    return torch.from_numpy(np.unique(sizes.round()).astype(int))
 
 
 def _mask_id(tokenizer: Any, mask_token: str | int | None, size: int) -> int:

@@ -71,13 +71,14 @@ def eighty_ten_ten(
 
     The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for
     certain, as a joint distribution does, scores -inf where another word is shown. Each row draws
-    its own tokens.
+    its own tokens (Devlin et al. 2019, Sec. 3.1).
     """
     sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
     chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
-    replaced = draws.bert_rule(data, -1, model.vocab_size, generator)
-    masked = chosen & (replaced < 0)
-    answer = model.vocabulary_log_prob(torch.where(chosen & ~masked, replaced, data), ~masked)
+    fate = torch.rand(data.shape, generator=generator, dtype=torch.float32).to(data.device)
+    word = draws.randint(model.vocab_size, data.shape, data, generator).to(data.dtype)
+    masked, another = chosen & (fate < 0.8), chosen & (0.8 <= fate) & (fate < 0.9)
+    answer = model.vocabulary_log_prob(torch.where(another, word, data), ~masked)
     answer = in_full(own_words(answer, data))
     return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
@@ -94,23 +95,19 @@ def bernoulli_rate(
     model: ConditionalModel,
     data: Tensor,
     *,
-    rate: float | None = None,
+    rate: float,
     lengths: Tensor | None = None,
     generator: Generator,
 ) -> Tensor:
-    """Each token masked independently with probability t, the log-probabilities summed and divided by t.
+    """Each token masked independently at one rate, the log-probabilities summed and divided by it: BERT's practice.
 
-    rate=None draws t ~ U(0, 1) for each row: the loss of masked diffusion language models, whose
-    mean is the LML. A fixed `rate` is BERT's practice. Each row has its own mask. lengths as in
-    `stratified_size`.
+    With a rate ~ U(0, 1) for each row this is the loss of masked diffusion language models, whose
+    mean is the LML, as that of `stratified_size`. Each row has its own mask. lengths as there.
     """
     num_rows = _num_rows(data)
     given = check_lengths(lengths, num_rows, model.num_tokens)
-    if rate is None:
-        rates = 1 - draws.rand([1, num_rows], None, generator)  # in (0, 1]
-    else:
-        rates = torch.full([1, num_rows], check_rate(rate), dtype=torch.float64)
-    observed = draws.rand([1, num_rows, model.num_tokens], None, generator) >= rates[..., None]
+    rates = torch.full([1, num_rows], check_rate(rate), dtype=torch.float64)
+    observed = draws.rand([1, num_rows, model.num_tokens], None, generator) >= rate
     observed |= torch.arange(model.num_tokens) >= given[:, None]
     return mean_score(model, data, observed.to(data.device), rates.to(data.device)).mean()
 

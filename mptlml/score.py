@@ -5,14 +5,13 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 
 import math
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 from tqdm import tqdm
 
-from .checks import Sizes, check_count, check_known, check_masks, check_rows, check_sizes
+from .checks import Sizes, check_count, check_known, check_mask, check_rows, check_sizes
 from .curve import RowEstimates, ScoreCurve
 from .masks import all_masks, nested_masks, random_masks, random_orders, stratified_sizes
 from .memory import at_once
@@ -42,7 +41,10 @@ def mean_score(
     """
     if torch.is_tensor(data):
         check_rows(data, model.num_tokens)
-    over = check_masks(observed, model.num_tokens) if over is None else over
+    if over is None:
+        over = (~check_mask(observed, model.num_tokens)).sum(-1)
+        if not over.all():
+            raise ValueError(f"{int((over == 0).sum())} of {over.numel()} masks mask no token")
     if observed.ndim == 2 and has_mean_scores(model):
         return in_full(model.mean_conditional_log_prob(data, observed)).sum(-1) / over
     if not torch.is_tensor(data):
@@ -68,7 +70,7 @@ def score_curve(
     """The MPT curve of rows x [N, D] at the given mask sizes (default: 1..D), P = `num_masks` masks each.
 
     share_masks: the P masks of a size serve all rows (as in the paper); otherwise each row draws P
-    of its own, which ones depends on `memory.limit` too, and the curve keeps each row's score.
+    of its own, which ones depends on `memory.limit` too. The curve keeps each mask's score, or each row's.
     Errors at two sizes are independent; with P = 1 there are none (NaN) for fixed rows. A mask that
     all rows share is asked of all at once. Raises ValueError: rows, sizes or counts out of range,
     NaN among the answers.
@@ -79,7 +81,7 @@ def score_curve(
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
-    found, by_row, variances = [], [], []
+    found, kept, variances = [], [], []
     parts = asked.split(_at_once(num_masks * per_mask))
     for part in tqdm(parts, "curve", disable=None, delay=3, leave=False):
         drawn = part[:, None].expand(-1, num_masks)  # [s, P]
@@ -93,12 +95,12 @@ def score_curve(
                 ],
                 -1,
             )
-            by_row.append(score.mean(1))
-        variances.append(mask_variance(score, shared=share_masks))
+        kept.append(score if share_masks else score.mean(1))
+        variances.append(_mask_variance(score))
         found.append(score.flatten(1).mean(1))
-    variance, dof = (_numpy(each) for each in zip(*variances, strict=True))
-    rows = None if share_masks else _numpy(by_row)
-    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows)
+    variance, dof = torch.cat(variances, 1).cpu().numpy()
+    scores, rows = (_numpy(kept), None) if share_masks else (None, _numpy(kept))
+    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows, scores)
 
 
 @torch.no_grad()
@@ -298,30 +300,20 @@ def _own_scores(model: ConditionalModel, x: Tensor, sizes: Tensor, generator: Ge
     return torch.cat(scores)
 
 
-class MaskVariance(NamedTuple):
-    """Variance of a mean score over the draw of the masks, and the degrees of freedom behind it: [s] each."""
+def _mask_variance(score: Tensor) -> Tensor:
+    """Variance of the mean score of s sizes over the draw of the masks, and the degrees of freedom behind it: [2, s].
 
-    variance: Tensor
-    dof: Tensor
-
-
-def mask_variance(score: Tensor, *, shared: bool) -> MaskVariance:
-    """How far the mean score of s sizes depends on the draw of the masks: a MaskVariance.
-
-    score [s, P] of masks that all rows share, else [s, P, N]. The variance is NaN for P = 1. Where
-    rows have masks of their own, a few may carry most of the variance; then few degrees of freedom
-    stand behind it.
+    score [s, P] of masks that all rows share, else [s, P, N]. NaN for P = 1. Where rows have masks
+    of their own, a few may carry most of the variance; then few degrees of freedom stand behind it.
     """
-    score, num_masks = score.double(), score.shape[1]
+    score = score.double().reshape(*score.shape[:2], -1)
+    num_sizes, num_masks, num_rows = score.shape
     if num_masks == 1:
-        return MaskVariance(score.new_full((len(score),), math.nan), score.new_zeros(len(score)))
-    if shared:
-        variance = score.var(1) / num_masks
-        return MaskVariance(variance, torch.full_like(variance, num_masks - 1))
-    by_row = score.var(1) / (num_masks * score.shape[-1] ** 2)  # [s, N]
+        return score.new_full((2, num_sizes), math.nan)
+    by_row = score.var(1) / (num_masks * num_rows**2)  # [s, N]
     variance = by_row.sum(-1)
     dof = (num_masks - 1) * variance.square() / by_row.square().sum(-1)
-    return MaskVariance(variance, torch.where(variance > 0, dof, math.inf))
+    return torch.stack([variance, torch.where(variance > 0, dof, math.inf)])
 
 
 def _at_once(per_item: int) -> int:

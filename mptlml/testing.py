@@ -23,6 +23,7 @@ from .masks import random_masks, random_orders
 from .protocol import own_words
 from .score import chain_rule, exact_curve
 
+GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # for densities of real tokens
 Law = Callable[["Case"], None]
 # each law by its name, in the order in which they stand below, and what it needs besides conditional_log_prob
 LAWS: dict[str, Law] = {}
@@ -43,11 +44,11 @@ def law(*needs: str) -> Callable[[Law], Law]:
 class Case:
     """A model under test: `build(*parameters)` makes it from free real parameters of the given shapes.
 
-    values: the values of a token; None for a real number, whose density is integrated over `grid`:
-    (lowest, highest, how many), past the tails and finer than the narrowest density. words: rows
-    are int64 ids, not floating numbers. coherent: whether the answers belong to one joint
-    distribution (None: they do if there is a log_prob). tolerance: what rounding explains, nats. A
-    model that draws at random must draw the same numbers after every `build`.
+    values: the values of a token; None for a real number, whose density is integrated over GRID,
+    which must reach past its tails and resolve it. words: rows are int64 ids, not floating numbers.
+    coherent: whether the answers belong to one joint distribution (None: they do if there is a
+    log_prob). tolerance: what rounding explains, nats. A model that draws at random must draw the
+    same numbers after every `build`.
     """
 
     build: Callable[..., Any]
@@ -55,7 +56,6 @@ class Case:
     shapes: tuple[tuple[int, ...], ...] = ()
     values: tuple[float, ...] | None = None
     words: bool = False
-    grid: tuple[float, float, int] = (-40.0, 40.0, 801)
     coherent: bool | None = None
     tolerance: float = 1e-10
     dtype: torch.dtype = torch.float64
@@ -182,23 +182,20 @@ def observed_tokens_score_exactly_zero(case: Case) -> None:
 def masked_tokens_predict_nothing(case: Case) -> None:
     """The value at a masked token changes no other token's answer and no log p(x_R), not even in a bit."""
     x, observed = case.rows(3), case.masks()
-    truth = case.model().conditional_log_prob(x, observed)
-    for token in range(min(8, case.num_tokens)):
-        kept = observed.index_fill(-1, torch.tensor(token, device=x.device), True)
-        for garbage in (x.roll(1, 0), torch.full_like(x, 0 if case.words else math.nan)):
-            wild = torch.where(kept, x, garbage)
-            answer = case.model().conditional_log_prob(wild, observed)
-            _same(answer.where(kept, 0), truth.where(kept, 0), 0)
-            if case.has("log_prob"):
-                marginal = case.model().log_prob(torch.where(observed, x, garbage), observed)
-                _same(marginal, case.model().log_prob(x, observed), 0)
+    kept = observed | torch.eye(case.num_tokens, device=x.device).bool()[:8, None, None]  # in turn
+    for garbage in (x.roll(1, 0), torch.full_like(x, 0 if case.words else math.nan)):
+        both = [torch.where(kept, x, other) for other in (garbage, x)]
+        found, truth = (case.model().conditional_log_prob(rows, observed) for rows in both)
+        _same(found.where(kept, 0), truth.where(kept, 0), 0)
+        if case.has("log_prob"):
+            found, truth = (case.model().log_prob(rows, observed) for rows in both)
+            _same(found, truth, 0)
 
 
 @law()
 def batched_is_looped(case: Case) -> None:
     """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
-    model, x, masks = case.model(), case.rows(4), case.masks()
-    masks = masks[1:5]  # as many as there are rows
+    model, x, masks = case.model(), case.rows(4), case.masks(5)[1:]  # as many as there are rows
     alone = [model.conditional_log_prob(row, mask) for mask in masks[:, 0] for row in x]
     looped = torch.stack(alone).unflatten(0, (4, 4))
     _same(model.conditional_log_prob(x, masks), looped, case.tolerance)
@@ -207,10 +204,9 @@ def batched_is_looped(case: Case) -> None:
 
 @law()
 def conditionals_are_distributions(case: Case) -> None:
-    """The probabilities of a masked token's values sum to 1; of a real token, over `Case.grid`, which must be fine."""
+    """The probabilities of a masked token's values sum to 1; the density of a real token does, over GRID."""
     x, observed = case.rows(2), case.masks()
-    grid = torch.linspace(*case.grid, dtype=torch.float64)
-    values, width = (grid, grid[1] - grid[0]) if case.values is None else (case.values, 1)
+    values, width = (GRID, GRID[1] - GRID[0]) if case.values is None else (case.values, 1)
     tried = [torch.where(observed, x, float(value)).to(x) for value in values]
     chance = [case.model().conditional_log_prob(one, observed).exp() for one in tried]
     total = (torch.stack(chance).sum(0) * width).where(~observed, 1)
@@ -264,7 +260,7 @@ def gradients_are_right(case: Case) -> None:
     """Gradients of every answer with respect to every parameter agree with finite differences."""
 
     def answers(*parameters: Tensor) -> tuple[Tensor, ...]:
-        found = _answers(case.build(*parameters), case.rows(2), case.masks(16), case)
+        found = _answers(case, case.build(*parameters))
         cut_off = [name for name, answer in found.items() if not answer.requires_grad]
         assert not cut_off, f"no gradient reaches {cut_off}"  # gradcheck would ignore them
         return tuple(found.values())
@@ -276,8 +272,8 @@ def gradients_are_right(case: Case) -> None:
 def dtype_follows_the_input(case: Case) -> None:
     """float32 in, float32 out, on the same device, and close to the answer in float64."""
     short, long = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
-    exact = _answers(long.model(), long.rows(3), case.masks(), case)
-    for name, answer in _answers(short.model(), short.rows(3), case.masks(), case).items():
+    exact = _answers(long, long.model())
+    for name, answer in _answers(short, short.model()).items():
         assert answer.dtype == torch.float32, name
         _same(answer.double(), exact[name], 1e-4, 1e-4)
 
@@ -292,8 +288,9 @@ def samples_follow_log_prob(case: Case) -> None:
     assert abs(mean - 1) < 4 * error, f"E[q/p] is {mean:.4f} +- {error:.4f}, not 1"
 
 
-def _answers(model: Any, x: Tensor, masks: Tensor, case: Case) -> dict[str, Tensor]:
-    """Every answer of the model about rows [N, D] and masks [P, 1, D], by name."""
+def _answers(case: Case, model: Any) -> dict[str, Tensor]:
+    """Every answer of the model about the case's rows and masks, by name."""
+    x, masks = case.rows(2), case.masks(16)
     ways = {
         "conditional_log_prob": (x, masks),
         "log_prob": (x, masks),

@@ -123,7 +123,7 @@ def fine_tune(
     net, weight = copy.deepcopy(net), head.float().requires_grad_()
 
     def objective() -> Tensor:
-        chosen = draws.randperm(len(x), None, generator)[: known_language.BATCH]
+        chosen = torch.randperm(len(x), generator=generator)[: known_language.BATCH]
         return -cross_entropy(with_constant(middle_states(net, x[chosen])) @ weight, labels[chosen])
 
     fit(

@@ -36,7 +36,7 @@ from torch.nn.functional import softplus
 
 from mptlml import History, fit, objectives
 from mptlml.checks import check_choice, check_finite, check_shapes
-from mptlml.draws import multinomial, rand, randn, randperm
+from mptlml.draws import multinomial, rand, randn
 from mptlml.protocol import at_masked
 
 from . import runs
@@ -392,7 +392,7 @@ def _objective(
     """The objective, nats per row: each call takes a fresh batch, and a mask for each of its rows."""
 
     def batch() -> Tensor:
-        return rows[randperm(len(rows), rows, generator)[:BATCH]]
+        return rows[torch.randperm(len(rows), generator=generator)[:BATCH]]
 
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()

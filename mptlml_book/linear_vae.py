@@ -36,12 +36,12 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from scipy.special import roots_hermitenorm
-from torch import Generator, Tensor
+from torch import Generator, Tensor, randperm
 from torch.nn.functional import softplus
 
 from mptlml import History, fit, random_masks
 from mptlml.checks import check_binary, check_shapes
-from mptlml.draws import rand, randn, randperm
+from mptlml.draws import rand, randn
 from mptlml.protocol import all_observed, at_masked
 
 from . import runs
@@ -477,7 +477,7 @@ def train(
     batch = len(every) // a_pass // MASKS * MASKS
 
     def value() -> Tensor:
-        rows = every[randperm(len(every), every, generator)[:batch]]
+        rows = every[randperm(len(every), generator=generator)[:batch]]
         if encoder is not None:
             return elbo(encoder, weight, bias, rows, generator).mean() + images.constant
         model = LinearVAE(weight, bias, disc_rule(spacing, generator=generator))
@@ -523,7 +523,7 @@ def score_at_15(images: BinaryImages, weight: Tensor, bias: Tensor, *, seed: int
     number, values = len(every) // 40 * 40, []
     sizes = torch.full((40,), images.fifteen)
     for _ in range(10):
-        rows = every[randperm(len(every), every, generator)[:number]].double()
+        rows = every[randperm(len(every), generator=generator)[:number]].double()
         observed = random_masks(images.num_tokens, sizes, generator=generator)
         values.append(masked_objective(model, rows, images, observed))
     return torch.stack(values).mean().item()
@@ -596,7 +596,7 @@ def scripts_runs(data: str, grid: str, objective: str, seed: int) -> Lines:
         model = LinearVAE(weight, bias, rule or disc_rule(0.4, generator=generator))
         hidden = torch.ones(D, dtype=torch.bool)
         if objective != "exact":
-            hidden[randperm(D, x, generator)[int(SHARE * D) :]] = False
+            hidden[randperm(D, generator=generator)[int(SHARE * D) :]] = False
         if objective == "conditional":
             sums = model.conditional_log_prob(x, ~hidden).sum(-1)
         else:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from mptlml import draws, files, random_orders
+from mptlml import draws, random_orders
 from mptlml.masked_lm import spaced_sizes
-from mptlml.scoring import given
+from mptlml.scoring import files, given
 from mptlml.scoring.corpus_scores import compare_corpus, mean_curve, quadrature_error, score_corpus
 from mptlml.scoring.inputs import Text
 from mptlml.scoring.results import UNIT, Output, read_results, settings_file

@@ -223,7 +223,7 @@ def test_the_scripts_objectives_are_what_their_names_say(digits, objective, monk
     monkeypatch.setattr(study, "fit", lambda *given, **_: told.extend(given))
     next(study.scripts_runs("digits", "4 × 4", objective, 4))
     value, (weight, bias) = told
-    monkeypatch.setattr(study, "randperm", lambda size, *_: torch.arange(size))
+    monkeypatch.setattr(study, "randperm", lambda size, **_: torch.arange(size))
     rule = study.scripts_rule()
     # [N, 16, 64]
     each = Bernoulli(logits=rule.nodes.float() @ weight.T + bias).log_prob(digits.train[:, None])

@@ -82,10 +82,8 @@ DRAWS = [
     lambda like, g: draws.rand((3, 4), like, g),
     lambda like, g: draws.randn((3, 4), like, g),
     lambda like, g: draws.randint(5, (9,), like, g),
-    lambda like, g: draws.randperm(9, like, g),
     lambda like, g: draws.bernoulli(CHANCES.to(like), g),
     lambda like, g: draws.multinomial(CHANCES.to(like), 9, g),
-    lambda like, g: draws.bert_rule(torch.ones(999).to(like), -1, 5, g),
 ]
 
 
@@ -93,9 +91,3 @@ DRAWS = [
 def test_a_draw_is_repeated_by_its_seed_and_goes_to_the_data(draw, gpu):
     here, there = draw(LIKE, seeded(5)), draw(LIKE.to(gpu), seeded(5))
     assert there.device.type == gpu.type and torch.equal(there.cpu(), here)
-
-
-def test_berts_rule_masks_80_percent_and_leaves_10(generator):
-    shown = draws.bert_rule(torch.full((100_000,), 2), -1, 5, generator)
-    counts = torch.bincount(shown + 1, minlength=6)
-    assert stats.chisquare(counts[[0, 1, 2, 4, 5, 3]], [80_000, *[2000] * 4, 12_000]).pvalue > 0.01

@@ -68,19 +68,6 @@ def test_uniform_size_is_unbiased(problem, generator, monkeypatch):
     assert mean == pytest.approx(model.log_prob(rows).mean().item(), abs=1e-10)
 
 
-def test_each_row_has_a_bernoulli_rate_of_its_own_drawn_uniformly(generator):
-    """With many tokens of one nat the share masked tells the rate that was drawn."""
-    model, rates = one_nat_each(40_000), []
-    for _ in range(100):
-        value = objectives.bernoulli_rate(model, torch.zeros(2, 40_000), generator=generator).item()
-        rates.append((~model.asked.pop()).double().mean(-1).flatten())
-        # of (tokens masked) / (rate D), about 1
-        spread = ((1 - rates[-1]) / (rates[-1] * 40_000)).sqrt()
-        assert value / 40_000 == pytest.approx(-1, abs=5 * spread.max().item() + 1e-6)
-    assert stats.kstest(torch.cat(rates), "uniform").pvalue > 0.01
-    assert stats.spearmanr(*zip(*rates, strict=True)).pvalue > 0.01
-
-
 def test_a_fixed_bernoulli_rate_masks_each_token_and_divides(problem, generator, monkeypatch):
     """A mask of no token counts as zero."""
     (model, _, rows), rate = problem, 0.3

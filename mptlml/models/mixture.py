@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..checks import check_binary, check_distributions, check_finite, check_shapes
-from ..draws import bernoulli, multinomial, randperm
+from ..draws import bernoulli, multinomial
 from ..protocol import all_observed, at_masked
 
 
@@ -64,7 +64,7 @@ class BernoulliMixture:
         every = all_observed(x.shape[1], x.device)
         check_binary(x, every)
         if start is None:
-            chosen = randperm(len(x), x, generator)[:num_components]
+            chosen = torch.randperm(len(x), generator=generator)[:num_components]
             start = cls(x.new_full((num_components,), 1 / num_components), 0.25 + 0.5 * x[chosen])
         model = cls(start.weights.detach(), start.probs.detach())
         history: list[float] = []

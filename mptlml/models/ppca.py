@@ -149,8 +149,8 @@ class PPCA:
         both terms are squares, so that nothing cancels.
         """
         observed = all_observed(self.num_tokens, x.device) if observed is None else observed
-        seen, root, weight = self._seen(x, observed), self._root(observed), self.weight.double()
-        inverse, latent, left = torch.cholesky_inverse(root), 0 * weight[0], seen
+        seen, weight = self._seen(x, observed), self.weight.double()
+        (root, inverse), latent, left = self._posterior(observed), 0 * weight[0], seen
         for _ in range(2):  # the second step mends what rounding lost in the first
             latent = latent + _rows_times(left @ weight - self._noise * latent, inverse)
             left = torch.where(observed, seen - latent @ weight.T, 0.0)
@@ -193,25 +193,21 @@ class PPCA:
         With g_j = A^-1 w_j, so that m_j - mu_j = g_j^T W_R^T (x_R - mu_R), the mean of (x_j -
         m_j)^2 is C_jj + g_j^T (W_R^T C_RR W_R g_j - 2 W_R^T C_Rj).
         """
-        wt, root = self.weight.double().T.contiguous(), self._root(observed)
-        inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way [P, K, K]
-        self._check_digits(root, inverse, moment.covariance.diagonal().max())
+        wt, variances = self.weight.double().T.contiguous(), moment.covariance.diagonal()
+        _, inverse = self._posterior(observed, variances.max() / self._noise)
         seen = observed[:, None] * wt  # W_R^T, zero columns at masked tokens [P, K, D]
         # W_R^T C_Rj for every token j [P, K, D]: one large product is faster than many small ones
         cross = (seen.flatten(0, 1) @ moment.covariance).view_as(seen)
         gain = inverse @ wt  # g_j side by side [P, K, D]
         change = (cross @ seen.mT @ inverse @ wt).sub(cross, alpha=2)  # [P, K, D]
-        squared = moment.covariance.diagonal() + (gain * change).sum(-2)
+        squared = variances + (gain * change).sum(-2)
         return self._log_normal(squared, self._noise * (1 + (gain * wt).sum(-2)), observed)
 
     def mean_log_prob(self, data: Tensor | SecondMoment) -> Tensor:
         """The LML averaged over rows, nats per row (a scalar); data as in `mean_conditional_log_prob`."""
         moment = self._about_mean(data)
-        root, total = (
-            self._root(all_observed(self.num_tokens, data.device)),
-            moment.covariance.diagonal().sum(),
-        )
-        self._check_digits(root, torch.cholesky_inverse(root), total)
+        total = moment.covariance.diagonal().sum()
+        root, _ = self._posterior(all_observed(self.num_tokens, data.device), total / self._noise)
         # L^-1 W^T [K, D]
         projected = torch.linalg.solve_triangular(root, self.weight.double().T, upper=False)
         explained = (projected @ moment.covariance * projected).sum()
@@ -229,8 +225,8 @@ class PPCA:
 
     def _moments(self, x: Tensor, observed: Tensor) -> Moments:
         """Mean and variance of each token given x_R, in float64 [..., D]: right where it is masked."""
-        seen, inverse = self._seen(x, observed), torch.cholesky_inverse(self._root(observed))
-        weight = self.weight.double()
+        seen, weight = self._seen(x, observed), self.weight.double()
+        _, inverse = self._posterior(observed)
         latent = _rows_times(seen @ weight, inverse)  # the posterior mean of z, [..., K]
         # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
         spread = inverse.flatten(-2) @ self._outer().T
@@ -241,33 +237,26 @@ class PPCA:
         weight = self.weight.double()
         return (weight[:, :, None] * weight[:, None, :]).flatten(1)
 
-    def _root(self, observed: Tensor) -> Tensor:
-        """Cholesky root of A = sigma^2 I + W_R^T W_R for each mask [..., K, K]."""
+    def _posterior(self, observed: Tensor, ratio: Tensor | float = 1.0) -> tuple[Tensor, Tensor]:
+        """Cholesky root and inverse of A = sigma^2 I + W_R^T W_R for each mask, [..., K, K] both.
+
+        Raises ValueError where rounding may cost more than LOST nats: by the condition of A, which
+        the traces of A and its inverse bound, times `ratio`, of the squares that are subtracted to
+        sigma^2.
+        """
         gram = (observed.double() @ self._outer()).unflatten(-1, (self.num_latents,) * 2)
         eye = torch.eye(self.num_latents, dtype=gram.dtype, device=gram.device)
         root, failed = torch.linalg.cholesky_ex(gram + self._noise * eye)
-        pivots = root.detach().diagonal(dim1=-2, dim2=-1).square()
-        lost = (failed > 0) | (
-            pivots.amin(-1) * LOST <= pivots.amax(-1) * torch.finfo(gram.dtype).eps
-        )
-        self._refuse(lost, "sigma^2 I + W_R^T W_R is singular to rounding")
-        return root
-
-    def _check_digits(self, root: Tensor, inverse: Tensor, length: Tensor) -> None:
-        """Refuse a mean whose differences of squared lengths would lose more than LOST nats: ValueError.
-
-        root, inverse: Cholesky roots and inverses of A [..., K, K], whose traces bound its
-        condition.
-        """
+        root = root.where(failed[..., None, None] == 0, math.nan)
+        inverse = torch.cholesky_inverse(root).mT  # symmetric; contiguous this way
         condition = root.square().sum((-2, -1)) * inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-        loss = torch.finfo(root.dtype).eps * condition * length / self._noise
-        self._refuse(loss > LOST, "the mean over rows would lose digits: average each row's answer")
-
-    def _refuse(self, lost: Tensor, why: str) -> None:
+        lost = ~(torch.finfo(root.dtype).eps * condition * ratio <= LOST)  # or NaN
         if lost.any():
             raise ValueError(
-                f"{why} for {int(lost.sum())} masks: sigma^2 = {self.noise_variance:.3g} is too small"
+                f"sigma^2 = {self.noise_variance:.3g} is too small under {int(lost.sum())} masks: rounding "
+                "would cost digits, and the fewest if you average each row's answer"
             )
+        return root, inverse
 
     def _about_mean(self, data: Tensor | SecondMoment) -> SecondMoment:
         """The second moment of rows, or that which is given, about mu."""

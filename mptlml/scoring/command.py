@@ -29,7 +29,6 @@ import torch
 from scipy import stats
 
 from ..extras import needs
-from ..files import replacing
 from ..masked_lm import MaskedLM
 from .corpus_scores import (
     choose_corpus,
@@ -39,6 +38,7 @@ from .corpus_scores import (
     score_corpus,
     variants_corpus,
 )
+from .files import replacing
 from .inputs import STDIN, LeftOut, Source, Text
 from .results import UNIT, Line, Output, check_place, read_results, settings_file
 from .sequences import LETTERS, is_mutant, is_spaced

@@ -20,7 +20,7 @@ from typing import Any
 from tqdm import tqdm
 
 from ..checks import check_count
-from ..files import replacing
+from .files import replacing
 
 UNIT = 16  # items
 LOG_SECONDS = 30  # between two reports of progress where nobody watches them
