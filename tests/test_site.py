@@ -30,6 +30,7 @@ LOOK = """() => {
   const wide = document.documentElement.scrollWidth > innerWidth ? [document.documentElement] : [];
   return [...tex, ...mute, ...found("article img:not([alt])"), ...wide].map((it) => it.outerHTML.slice(0, 160));
 }"""
+AXE = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
 DRAWN = ":is(.drawing svg, .moving-svg)"
 TURNED = "found => found.map(drawn => getComputedStyle(drawn).filter !== 'none')"
 
@@ -95,8 +96,7 @@ def test_axe_finds_nothing_serious(opened, name):
         page.emulate_media(color_scheme=colours)
         page.set_viewport_size(size)
         page.wait_for_timeout(500)  # the theme looks what scrolls now
-        rules = {"target-size": {"enabled": True}}
-        found = Axe().run(page, context={"exclude": ["mjx-container"]}, options={"rules": rules})
+        found = Axe().run(page, context={"exclude": ["mjx-container"]}, options=AXE)
         assert [
             f"{rule['id']}: {rule['nodes'][0]['html'][:160]}"
             for rule in found.response["violations"]

@@ -18,8 +18,8 @@ NEEDED = (
     "output/chtml/fonts/woff-v2/*",
 )
 REPAIRS = {
-    # 1.5 MB of icons as a script, beside the font that has them
-    r" *<script [^>]*/fontawesome\.js[^>]*></script>\n": "",
+    # 1.5 MB of icons as a script, beside the font that has them; the index of the search, which its own page loads
+    r" *<script [^>]*(/fontawesome|\.\./searchindex)\.js[^>]*></script>\n": "",
     # a list of references whose entries are no items of it: axe calls that critical
     r' role="(doc-biblioentry|list)"': "",
 }

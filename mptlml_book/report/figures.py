@@ -153,8 +153,10 @@ def svg(figure: Figure, key: str, **how: Any) -> str:
     buffer = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": key}):
         figure.savefig(buffer, format="svg", **how)
-    # the style would hold for the whole page, names of groups for another drawing, and the metadata have a date
-    left_out = r'(?s)\A.*?(?=<svg)|<(style|metadata).*?</\1>| id="[a-z0-9]+_\d+"'
+    # the style would hold for the whole page, names of groups for another drawing, and the metadata have a date;
+    # letters are the page's, and the rest does not show
+    left_out = r"""(?sx) \A.*?(?=<svg) | <(style|metadata).*?</\1> | [ ]id="[\w.]+_\d+" | \n[ ]*
+        | ;[ ]font-family:[^;"]* | [ ]transform="rotate\(-0[ ][^"]*" """
     text = re.sub(left_out, "", buffer.getvalue())
     return re.sub(r"(\.\d\d)\d+(?=[^<]*>)", r"\1", text)  # hundredths of a point will do
 
