@@ -35,7 +35,7 @@ export JUPYTER_CONFIG_DIR := $(CURDIR)/build/.jupyter
 export IPYTHONDIR := $(CURDIR)/build/.ipython
 export MPLCONFIGDIR := $(CURDIR)/.venv/matplotlib
 unexport JUPYTER_PATH PYTEST_ADDOPTS MPLBACKEND PYTHONWARNINGS PYTHONDONTWRITEBYTECODE
-$(foreach name,MPTLML_DATA MPTLML_MASKED_LM HF_HOME HF_HUB_CACHE HF_DATASETS_CACHE,\
+$(foreach name,MPTLML_DATA HF_HOME HF_HUB_CACHE HF_DATASETS_CACHE,\
 	$(if $(wildcard $($(name))),$(eval export $(name) := $(abspath $($(name))))))
 $(if $(PIP_INDEX_URL),$(eval export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)))$(if $(PIP_EXTRA_INDEX_URL),$(eval export UV_INDEX ?= $(PIP_EXTRA_INDEX_URL)))
 export UV_INDEX_STRATEGY := unsafe-best-match

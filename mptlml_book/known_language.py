@@ -20,6 +20,7 @@ are kept in _build/networks. In this order, since each needs the rates that the 
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
 """
 
+import base64
 import copy
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from mptlml import (
     ConditionalModel,
@@ -349,6 +350,30 @@ def read_right_end(net: VocabularyModel, *, seed: int, num_rows: int = 512) -> d
     gets, exact = (one.conditional_log_prob(x, hidden).double().mean() for one in (net, truth))
     expects = (answer.exp() * answer).sum(-1).mean()
     return {"expects": float(expects), "gets": float(gets), "exact": float(exact)}
+
+
+def eight_bits(net: nn.Module) -> tuple[nn.Module, dict[str, Any]]:
+    """The network with rounded weights, and those as {"shapes": {name: (rows, columns, most)}, "weights": base64}.
+
+    Each row of a matrix is a whole multiple, from -127 to 127, of a unit of its own; a vector
+    counts as one row. The unit is a multiple, from 1 to 127, of `most`, the largest size of a
+    weight, over 127². In the order of the names and rows, 8 bits each: the multiple that makes the
+    unit, then those of the row.
+    """
+    net, multiples = copy.deepcopy(net), b""
+    shapes: dict[str, Any] = {}
+    with torch.no_grad():
+        for name, weight in net.named_parameters():
+            rows = weight.view(-1, weight.shape[-1])
+            largest = rows.abs().amax(1, keepdim=True).clamp(min=1e-9)
+            most = largest.max()
+            steps = (127 * largest / most).ceil().clamp(max=127)
+            unit = most * steps / 127**2
+            whole = (rows / unit).round()
+            rows.copy_(whole * unit)
+            shapes[name] = *rows.shape, most
+            multiples += torch.cat([steps, whole], 1).numpy().astype(np.int8).tobytes()
+    return net, {"shapes": shapes, "weights": base64.b64encode(multiples).decode()}
 
 
 # The long runs

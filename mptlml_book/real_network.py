@@ -14,24 +14,17 @@ rate, nats per token (the first, 1%, is the mean over several masks of one resid
 objective of the batch that follows. rates: the same for one run of each scheme at each learning
 rate, scored on other human genes. longer: for twice as many steps, each scheme at the rate after
 which the area on those other genes is the largest. control: a fixed 15% at the rate of repair, for
-so many steps that it predicts as many residues as uniform sizes do there. scratch: uniform sizes
-and the same network of random weights, for four times the steps at ten times the rate.
+so many steps that it predicts as many residues as uniform sizes do there.
 
 real_network_scores: a line for each of some genes and chains, as `read_text` reads it. Sequences of
-one length have their masks in common. ahead: the terms of left to right, by place.
+one length have their masks in common.
 
-real_network_lookup: no network, but the mixture of `by_genes`, from all training genes or from
-those that one seed of repair reads. A line for each share of letters that it keeps and each gene or
-chain: its score at each masking rate, nats per residue, and, from all genes, the terms of left to
-right.
+real_network_lookup: no network, but the mixture of `by_genes`, from all training genes. A line for
+each share of letters that it keeps and each gene or chain: its score at each masking rate, nats per
+residue.
 
-real_network_after: a line for each seed of repair's uniform sizes and each of those genes and
-chains: after training, left to right, and for a chain area, pseudo-log-likelihood and the score
-with all hidden.
-
-real_network_guesses: a line for each hidden residue of one gene, at several mask sizes, before and
-after the first run of repair: the residues that the network finds most probable there, their
-probabilities, and the log-probability of the true one.
+real_network_after: a line for each seed of repair's uniform sizes and each of those chains: its
+area after training.
 
 real_network_masks: for Chapter 2, a line for each of the 255 masks of eight residues, the whole
 text: the log-probability of each hidden residue. Bit j of a mask's number says that residue j is
@@ -40,18 +33,16 @@ hidden.
 
 import ast
 import importlib.util
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from IPython.display import HTML
 from torch import Generator, Tensor
 
 from mptlml import objectives, random_orders
@@ -61,7 +52,7 @@ from mptlml.masked_lm import MaskedLM, spaced_sizes
 from mptlml.training import History, fit
 
 from .data import digest_of
-from .data.text import from_cache, load_glue, make_tokenizer
+from .data.text import Texts, load_glue, make_tokenizer
 from .rates import RateCurve, hidden_tokens, rate_curve
 from .runs import Table, main
 from .toy_grammar import every_mask
@@ -112,7 +103,6 @@ LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
 # by area, as real_network_rates says
 BEST_RATES = {"uniform sizes": 5e-5, "fixed 15%": 1.5e-4, "fixed 40%": 1.5e-4}
 COLUMNS = [f"at {rate:g}" for rate in RATES]
-SHOWN_RATES = (0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1)
 NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
 EQUAL_STEPS = (
     84  # of a fixed 15%: 14.4 of 96 residues each, as uniform sizes have 48.5 in each of 25
@@ -123,43 +113,22 @@ Lines = Iterator[dict[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class LoadedNetwork:
-    """lm: the network; `source` names it, `note` warns of a stand-in, `is_real` says whether it is AntiBERTy.
-
-    `digest` is that of its name where the pin says which weights it has, else of its weights.
-    """
+    """lm: the network; `source` names it, `note` warns of a stand-in. `digest` is that of its name."""
 
     lm: MaskedLM
     source: str
     note: str = ""
-    is_real: bool = False
 
     size = property(lambda self: f"{self.lm.model.num_parameters() / 1e6:.2g} million weights")
-
-    @property
-    def digest(self) -> str:
-        weights = [values.numpy().tobytes() for values in self.lm.model.state_dict().values()]
-        return digest_of(*([self.source.encode()] if self.is_real else weights))
+    digest = property(lambda self: digest_of(self.source.encode()))
 
 
-@dataclass(frozen=True, eq=False)
-class Sequences:
-    """tested and trained: texts that share no family; `source` names them, `note` warns of a stand-in."""
+class Sequences(NamedTuple):
+    """tested and trained: texts that share no family; `data`: both as what a chapter reads."""
 
     tested: list[str]
     trained: list[str]
-    source: str
-    note: str = ""
-
-    size = property(
-        lambda self: f"{len(self.tested):,} to test on and {len(self.trained):,} to train on"
-    )
-    digest = property(
-        lambda self: digest_of(*(text.encode() for text in (*self.tested, *self.trained)))
-    )
-
-
-def _bytes(weights: Tensor) -> bytes:
-    return weights.detach().float().numpy().tobytes()
+    data: Texts
 
 
 def spaced(sequence: str) -> str:
@@ -168,17 +137,14 @@ def spaced(sequence: str) -> str:
 
 
 def load_network() -> LoadedNetwork:
-    """The network that MPTLML_MASKED_LM names, or else AntiBERTy, or a small one with a note."""
-    name, folder = os.environ.get("MPTLML_MASKED_LM"), _folder("antiberty")
-    if name and (lm := from_cache(MaskedLM.from_pretrained, name)):
-        return LoadedNetwork(lm, name)
-    if folder and not name:
-        return LoadedNetwork(_antiberty(folder), "AntiBERTy (antiberty 0.1.3)", is_real=True)
+    """AntiBERTy, or a small network with a note."""
+    if folder := _folder("antiberty"):
+        return LoadedNetwork(_antiberty(folder), "AntiBERTy (antiberty 0.1.3)")
     return LoadedNetwork(
         small_network(),
         "a small BERT",
-        f"{name or 'The package antiberty 0.1.3'} was not at hand here: a small BERT, trained on this page for a "
-        "few seconds, stands in. What the page computes itself is not about a network in use.",
+        "The package antiberty 0.1.3 was not at hand here: a small BERT, trained on this page for a few seconds, "
+        "stands in. What the page computes itself is not about a network in use.",
     )
 
 
@@ -188,18 +154,18 @@ def load_sequences() -> Sequences:
     A sequence to train on has less than CEILING in common with each of the human ones (`identity`).
     """
     folder = _folder("anarci")
-    if folder and (_folder("antiberty") or os.environ.get("MPTLML_MASKED_LM")):
+    if folder and _folder("antiberty"):
         tested, trained = (list(map(spaced, genes)) for genes in germline_genes(folder))
-        return Sequences(tested, trained, "germline genes (anarci 2026.2.13.2)")
-    tested, trained = (
-        [text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
-        for train in (False, True)
-    )
-    trained = [text for text in trained if text not in set(tested)]
-    note = (
-        "Germline genes were not at hand here, or no network that reads them: sentences stand in."
-    )
-    return Sequences(tested, trained, "sentences", note)
+        source, note = "germline genes (anarci 2026.2.13.2)", ""
+    else:
+        tested, trained = (
+            [text for text in load_glue("cola", train=train).texts if 20 < len(text) < 100]
+            for train in (False, True)
+        )
+        trained = [text for text in trained if text not in set(tested)]
+        source = "sentences"
+        note = "Germline genes were not at hand here, or no network that reads them: sentences stand in."
+    return Sequences(tested, trained, Texts([*tested, *trained], source, note))
 
 
 @cache
@@ -357,12 +323,6 @@ def repaired(
         yield step, history.objective[min(step, last)], curve
 
 
-def seen(texts: Sequence[str], seed: int) -> list[str]:
-    """The texts that `fine_tune` with this seed reads in NUM_STEPS steps."""
-    batches = _batches(len(texts), seeded(seed))
-    return [texts[k] for _ in range(NUM_STEPS) for k in next(batches)]
-
-
 def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
     """Numbers of rows, BATCH at a time, each once before any comes again; a last, smaller batch is left out."""
     while True:
@@ -379,12 +339,6 @@ def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
 
 
-def along(lm: MaskedLM, text: str, orders: Sequence[Tensor] = ()) -> Tensor:
-    """The terms of left to right and along the orders [Q, D], nats [Q + 1, D]."""
-    ahead = torch.arange(len(lm.encode(text)) - 1, -1, -1)
-    return lm.chain_rule(text, torch.stack([ahead, *orders]))
-
-
 def read_text(
     lm: MaskedLM, text: str, num_masks: int = NUM_MASKS, num_orders: int = 0
 ) -> dict[str, Any]:
@@ -398,7 +352,8 @@ def read_text(
     curve = lm.curve(text, sizes, num_masks=num_masks, generator=generator)
     area = curve.area()
     orders = [*random_orders(length, num_orders, generator=seeded(13, 1))] if num_orders else []
-    sums = along(lm, text, orders).sum(-1).tolist()
+    ahead = torch.arange(length - 1, -1, -1)
+    sums = lm.chain_rule(text, torch.stack([ahead, *orders])).sum(-1).tolist()
     return dict(
         tokens=length,
         area=area.mean,
@@ -438,39 +393,6 @@ def chains() -> dict[str, str]:
     return {name: spaced(chain) for name, chain in ANTIBODIES.items()}
 
 
-@torch.no_grad()
-def guesses(lm: MaskedLM, ids: Tensor, hidden: Tensor) -> Tensor:
-    """What the network says of hidden places of a text [D]: log-probabilities [hidden, V]."""
-    observed = torch.ones(len(ids), dtype=torch.bool).index_fill(0, hidden, False)
-    view = lm.at_length(len(ids))
-    return view.vocabulary_log_prob(ids[None], observed[None])[0, hidden]
-
-
-def letters(gene: str, said: Mapping[str, Mapping[int, tuple[str, float]]]) -> HTML:
-    """What networks guess of a gene, as columns of letters: the residue, grey where hidden, and below it each guess.
-
-    said: {name: {place, from 1: (guess, its probability)}}, the same places for each. A right guess
-    is blue and underlined, a wrong one orange; the paler, the less sure.
-    """
-    columns = ["<br>".join(["gene", *said])]
-    for place, residue in enumerate(gene, 1):
-        guessed = [each[place] for each in said.values() if place in each]
-        tag = 'span style="opacity: .65"' if guessed else "b"
-        lines = [(tag, residue)]
-        for guess, chance in guessed:
-            tag, colour = ("u", "0072b2") if guess == residue else ("span", "e69f00")
-            shade = f"#{colour}{round(255 * (0.1 + 0.35 * chance)):02x}"
-            lines.append((f'{tag} style="background: {shade}"', guess))
-        columns.append(
-            "<br>".join(f"<{tag}>\u00a0{it}\u00a0</{tag.split()[0]}>" for tag, it in lines)
-        )
-    style = "display: inline-block; vertical-align: top; margin: 0 1px .7em"
-    blocks = "".join(f'<span style="{style}">{column}</span>' for column in columns)
-    return HTML(
-        f'<div style="font-family: monospace; line-height: 1.5; text-align: left">{blocks}</div>'
-    )
-
-
 def _folder(package: str) -> Path | None:
     """Where a package lies, without importing it; None where it is not installed."""
     spec = importlib.util.find_spec(package)
@@ -489,7 +411,11 @@ def _antiberty(folder: Path) -> MaskedLM:
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     lm = MaskedLM.random(config, tokenizer, seed=0)
     weights = torch.load(saved / "pytorch_model.bin", weights_only=True, map_location="cpu")
-    # it also has heads for species and chain
+    return filled(lm, weights)  # it also has heads for species and chain
+
+
+def filled(lm: MaskedLM, weights: Mapping[str, Tensor]) -> MaskedLM:
+    """lm with these weights: all that it has must be among them."""
     lm.model.load_state_dict({key: weights[key] for key in lm.model.state_dict()})
     return lm
 
@@ -541,12 +467,9 @@ def repair(
     num_steps: int = NUM_STEPS,
     *,
     choosing: bool = False,
-    scratch: bool = False,
 ) -> Lines:
-    """The lines of one run; scratch: from random weights."""
+    """The lines of one run."""
     lm, setting = load_network().lm, dict(seed=seed, learning_rate=learning_rate)
-    if scratch:
-        lm = MaskedLM.random(lm.model.config, lm.tokenizer, seed=seed)
     learnt, read = load_sequences().trained, genes_of(choosing)
     for step, objective, curve in repaired(
         lm, learnt, read, scheme, num_steps=num_steps, **setting
@@ -563,65 +486,22 @@ def score(name: str) -> Lines:
     yield dict(name=name) | read_text(network(), scored()[name], num_orders=num_orders)
 
 
-def ahead(name: str) -> Lines:
-    """The one line of a sequence: the terms of left to right, by place."""
-    yield dict(name=name, places=along(network(), scored()[name])[0].flip(-1).tolist())
-
-
-def lookup(texts: str | int, keep: float) -> Lines:
-    """The lines of a mixture, of all training genes or of those that a seed reads."""
-    some = load_sequences().trained
-    if isinstance(texts, int):
-        some = seen(some, texts)
+def lookup(keep: float) -> Lines:
+    """The lines of the mixture of all training genes."""
     others = {f"gene {k}": text for k, text in enumerate(genes_of(False))}
     others |= {f"choosing {k}": text for k, text in enumerate(genes_of(True))} | chains()
-    curves, steps = (answer(some, [*others.values()], keep) for answer in (looked_up, by_genes))
-    for name, curve, places in zip(others, curves, steps, strict=True):
-        line = dict(texts=texts, keep=keep, name=name, tokens=len(places))
-        told = places.tolist() if texts == "all" and name in scored() else ""
-        yield line | dict(zip(COLUMNS, curve.tolist(), strict=True)) | dict(places=told)
-
-
-def trained(seed: int) -> MaskedLM:
-    """The network after `repair` by uniform sizes."""
-    lm = load_network().lm
-    fine_tune(lm, load_sequences().trained, "uniform sizes", seed=seed)
-    return lm
+    curves = looked_up(load_sequences().trained, [*others.values()], keep)
+    for name, curve in zip(others, curves, strict=True):
+        line = dict(keep=keep, name=name, tokens=len(others[name].split()))
+        yield line | dict(zip(COLUMNS, curve.tolist(), strict=True))
 
 
 def after(seed: int) -> Lines:
-    """The lines of one seed."""
-    lm = trained(seed)
-    for name, text in scored().items():
-        sums = along(lm, text).sum().item()
-        line = dict(seed=seed, name=name, tokens=len(lm.encode(text)), left_to_right=sums)
-        if name in chains():
-            read = read_text(lm, text)
-            line |= {key: read[key] for key in ("area", "area_error", "pseudo_log_likelihood")}
-            line |= {"at 1": float(np.mean(read["curve"][-NUM_MASKS:]))}
-        yield line
-
-
-def guess_lines(gene: str) -> Lines:
-    """The lines of a gene under the network before and after its repair."""
-    lms, ids = {"before": network(), "after": trained(0)}, network().encode(gene)
-    name_of = network().tokenizer.convert_ids_to_tokens
-    order = random_orders(len(ids), 1, generator=seeded(13))[0]
-    for size in [round(rate * len(ids)) for rate in SHOWN_RATES]:
-        hidden = order[:size].sort().values
-        for name, lm in lms.items():
-            answers = guesses(lm, ids, hidden)
-            for place, word, answer in zip(hidden.tolist(), ids[hidden], answers, strict=True):
-                best = answer.topk(3)
-                yield dict(
-                    network=name,
-                    hidden=size,
-                    place=place + 1,
-                    residue=name_of(int(word)),
-                    guesses=name_of(best.indices.tolist()),
-                    chances=best.values.exp().tolist(),
-                    score=answer[word].item(),
-                )
+    """The lines of one seed: the network after `repair` by uniform sizes."""
+    lm = load_network().lm
+    fine_tune(lm, load_sequences().trained, "uniform sizes", seed=seed)
+    for name, text in chains().items():
+        yield dict(seed=seed, name=name, area=read_text(lm, text)["area"])
 
 
 @torch.no_grad()
@@ -651,16 +531,10 @@ TABLES = {
     "real_network_control": Table(
         repair, lambda: product(["fixed 15%"], SEEDS, [LEARNING_RATE], [EQUAL_STEPS])
     ),
-    "real_network_scratch": Table(
-        partial(repair, scratch=True),
-        lambda: product(["uniform sizes"], SEEDS, [10 * LEARNING_RATE], [4 * NUM_STEPS]),
-    ),
     "real_network_scores": Table(score, lambda: product(scored())),
-    "real_network_ahead": Table(ahead, lambda: product(scored())),
-    "real_network_lookup": Table(lookup, lambda: product(("all", *SEEDS), KEEPS)),
+    "real_network_lookup": Table(lookup, lambda: product(KEEPS)),
     "real_network_after": Table(after, lambda: product(SEEDS)),
     "real_network_masks": Table(masks, lambda: [(EIGHT,)]),
-    "real_network_guesses": Table(guess_lines, lambda: [(load_sequences().tested[0],)]),
 }
 
 

@@ -35,7 +35,7 @@ def write_idx(root, name="MNIST"):
 def nothing_here(monkeypatch, tmp_path):
     """An empty home, and no place named; whoever opens a connection fails."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("MPTLML_DATA", "MPTLML_MASKED_LM", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
+    for name in ("MPTLML_DATA", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("socket.socket.connect", lambda *to: pytest.fail(f"asked for {to}"))
 

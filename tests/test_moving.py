@@ -11,8 +11,8 @@ import pytest
 import torch
 from conftest import ROOT
 
-from mptlml_book import evidence, packing
-from mptlml_book.known_language import WORDS, language
+from mptlml_book import evidence
+from mptlml_book.known_language import WORDS, eight_bits, language
 from mptlml_book.real_network import EIGHT
 from mptlml_book.transformer import MaskedTransformer
 
@@ -104,7 +104,7 @@ def sentences(generator):
 
 
 def unpacked(weights, shapes):
-    """The network of eight-bit weights, as packing.eight_bits describes them."""
+    """The network of eight-bit weights, as `eight_bits` describes them."""
     net = MaskedTransformer(32, len(WORDS), generator=torch.Generator())
     left = np.frombuffer(weights, np.int8).astype(np.float32)
     for name, weight in net.named_parameters():
@@ -138,7 +138,7 @@ def test_the_language_in_the_page_answers_as_in_python(data, sentences):
 
 def test_eight_bits_change_a_weight_by_less_than_half_a_unit_of_its_row():
     net = MaskedTransformer(5, 4, width=8, generator=torch.Generator().manual_seed(1))
-    rounded, packed = packing.eight_bits(net)
+    rounded, packed = eight_bits(net)
     assert len(base64.b64decode(packed["weights"])) == sum(
         weight.numel() + weight.numel() // weight.shape[-1] for weight in net.parameters()
     )

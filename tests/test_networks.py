@@ -1,4 +1,4 @@
-"""Networks that others trained: weights read as data, tokenizers, reactions, and models of known likelihood."""
+"""Networks that others trained: weights read as data, tokenizers and reactions."""
 
 import io
 import pickle
@@ -6,16 +6,13 @@ import re
 import subprocess
 from argparse import Namespace
 from collections import Counter
-from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from mptlml_book import networks as study
 from mptlml_book.data import places
-from mptlml_book.real_network import spaced
 
 
 class Evil:
@@ -93,31 +90,8 @@ def test_a_network_that_answers_otherwise_than_stored_is_told(monkeypatch):
             return torch.tensor([-8.0])
 
     monkeypatch.setattr(study, "load", lambda name: Lm())
-    with pytest.raises(SystemExit, match="Sapiens heavy .* -121.2"):
+    with pytest.raises(SystemExit, match="Sapiens heavy .* -8.00"):
         study.check()
-
-
-def test_the_markov_chain_is_a_distribution():
-    """Over all texts of three words out of three, probabilities add up to 1; counts by hand."""
-    texts = [["a", "b", "a"], ["b", "c"]]
-    every = [list(words) for words in product("abc", repeat=3)]
-    assert sum(np.exp(study.by_markov(texts, one, 3, 2)) for one in every) == pytest.approx(1)
-    anywhere = {"a": 2.5 / 6.5, "b": 2.5 / 6.5}
-    by_hand = anywhere["a"] * (1 + 2 * anywhere["b"]) / (1 + 2)  # a is followed once, by b
-    assert np.exp(study.by_markov(texts, ["a", "b"], 3, 2)) == pytest.approx(by_hand)
-
-
-def test_the_copying_model_sums_over_all_ways():
-    """Against a loop over all paths through the five places of two texts."""
-    texts, other, keep, jump = [spaced("ACD"), spaced("CE")], "CD", 0.8, 0.1
-    letters, ends, starts = "ACDCE", (2, 4), (0, 3)
-    frequency = {x: letters.count(x) / 5 * 0.999 + 0.001 / 20 for x in study.RESIDUES}
-    emit = [[keep * (x == there) + (1 - keep) * frequency[x] for there in letters] for x in other]
-    total = 0.0
-    for one, two in product(range(5), repeat=2):
-        move = 1 / 5 if one in ends else jump / 5 + (1 - jump) * (two == one + 1)
-        total += (one in starts) / 2 * emit[0][one] * move * emit[1][two]
-    assert study.by_copying(texts, spaced(other), keep, jump) == pytest.approx(np.log(total))
 
 
 def test_chains_come_from_a_table_that_the_reader_names(tmp_path, monkeypatch):
@@ -126,9 +100,6 @@ def test_chains_come_from_a_table_that_the_reader_names(tmp_path, monkeypatch):
     load = study.load_chains.__wrapped__
     file.write_text("# mine\nname,heavy,light\nmab,ACD,EF\n")
     assert load() == {"mab heavy": "A C D", "mab light": "E F"}
-    file.write_text("name,heavy,light\nmab,AXD,EF\n")
-    with pytest.raises(ValueError, match="mab"):
-        load()
     monkeypatch.delenv("MPTLML_ANTIBODIES")
     with pytest.raises(ValueError, match="MPTLML_ANTIBODIES="):
         load()

@@ -1,7 +1,7 @@
 /* Write a sentence of the known language and hide words: two networks run beside the exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
  * transition, emission}, the hidden Markov model; networks [{name, shapes, weights}], as packed by
- * mptlml_book.packing.eight_bits. Nats. */
+ * mptlml_book.known_language.eight_bits. Nats. */
 (() => {
   "use strict";
   const { number, sum, mean, count, add } = Moving;

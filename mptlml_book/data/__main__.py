@@ -40,7 +40,6 @@ def refusal() -> str:
 
 def fetch(name: str) -> None:
     """Put images in their place, each file whole or not at all; GLUE or a model into the caches of the hub."""
-    revision = REVISIONS.get(name)
     if name in places.IMAGES:
         from torchvision import datasets
 
@@ -54,20 +53,19 @@ def fetch(name: str) -> None:
         from datasets import load_dataset
 
         for one in places.GLUE_SETS:
-            load_dataset("nyu-mll/glue", one, revision=revision)
+            load_dataset("nyu-mll/glue", one, revision=REVISIONS[name])
     else:
         from huggingface_hub import snapshot_download
 
         files = ["*.json", "*.txt", "*.model", "*.safetensors"]
-        snapshot_download(name, revision=revision, allow_patterns=files)
+        snapshot_download(name, revision=REVISIONS[name], allow_patterns=files)
 
 
 def main() -> None:
     """Ask for all that is missing."""
     signal.alarm(SECONDS)
     socket.setdefaulttimeout(SILENCE)
-    own = os.environ.get("MPTLML_MASKED_LM", places.BERT)
-    names = dict.fromkeys((*places.IMAGES, "glue", places.BERT, own))
+    names = (*places.IMAGES, "glue", places.BERT)
     missing = [name for name in names if not places.is_here(name)]
     if missing and (why := refusal()):
         return print(f"{', '.join(missing)} cannot be had now: {why}")

@@ -41,8 +41,7 @@ def is_here(what: str) -> bool:
 
 def main(room: str) -> None:
     """Print the list of "images", "texts" or "networks"."""
-    own = os.environ.get("MPTLML_MASKED_LM", BERT)
-    for what in {"images": IMAGES, "texts": ("glue", BERT, own)}.get(room, [room]):
+    for what in {"images": IMAGES, "texts": ("glue", BERT)}.get(room, [room]):
         for file in sorted(folder(what).rglob("*")):
             if file.is_file():
                 print(what, file.relative_to(folder(what)), file.stat().st_size)
