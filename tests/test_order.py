@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import as_frequent, near, same
-from mptlml_book.shortfall import Shortfall
+from mptlml_book.known_language import Shortfall
 from scipy import stats
 from torch.nn.functional import one_hot
 
