@@ -91,10 +91,9 @@ def check_vocabulary(x: Tensor, observed: Tensor, vocab_size: int) -> None:
 
 def check_rows(x: Tensor, num_tokens: int) -> None:
     """ValueError unless rows are a matrix [N, D] of finite real numbers or int64 ids with N >= 1."""
-    if not torch.is_tensor(x):
-        raise ValueError(f"rows must be a tensor [N, {num_tokens}], got {type(x).__name__}")
-    if not (x.is_floating_point() or x.dtype == torch.int64):
-        raise ValueError(f"rows must be a floating tensor or int64 token ids, got {x.dtype}")
+    if not torch.is_tensor(x) or not (x.is_floating_point() or x.dtype == torch.int64):
+        got = getattr(x, "dtype", type(x))
+        raise ValueError(f"rows must be a floating tensor or int64 token ids, got {got}")
     if x.ndim != 2 or x.shape[-1] != num_tokens or x.shape[0] < 1:
         raise ValueError(
             f"rows must have shape [N, {num_tokens}] with N >= 1, got {tuple(x.shape)}"
@@ -158,7 +157,6 @@ def check_rate(rate: float) -> float:
 
 def check_list(texts: object) -> None:
     """Refuse one string, and what holds none, where texts are meant: ValueError."""
-    if isinstance(texts, str):
-        raise ValueError(f"give a list of texts, got the text {texts[:40]!r}")
-    if not isinstance(texts, Iterable):
-        raise ValueError(f"give a list of texts, got {type(texts).__name__}")
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        got = f"{type(texts).__name__} {str(texts)[:40]!r}"
+        raise ValueError(f"give a list of texts, got {got}")

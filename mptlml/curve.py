@@ -23,11 +23,7 @@ class Estimate:
         """(low, high): covers the truth with probability `level`, by Student's t."""
         if not 0 < level < 1:
             raise ValueError(f"level must lie in (0, 1), got {level!r}")
-        half = (
-            self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof))
-            if self.stderr > 0
-            else self.stderr
-        )
+        half = self.stderr * float(stats.t.ppf(0.5 + level / 2, self.dof))
         return self.mean - half, self.mean + half
 
     def __str__(self) -> str:

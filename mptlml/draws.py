@@ -37,11 +37,6 @@ def seeded(*numbers: int) -> Generator:
     return Generator().manual_seed(int(state >> 1))
 
 
-def bernoulli(probs: Tensor, generator: Generator) -> Tensor:
-    """1 with each of these probabilities, else 0; shape, dtype and device are those of `probs`."""
-    return _placed(torch.bernoulli(probs.cpu(), generator=generator), probs)
-
-
 def multinomial(
     weights: Tensor, num_draws: int, generator: Generator, *, replacement: bool = True
 ) -> Tensor:

@@ -16,7 +16,6 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from threading import get_ident
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,10 +148,9 @@ class MaskedLM:
         told = trust_remote_code and getattr(config, "auto_map", None) or {}
         kinds = ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"]
         # what a network with code of its own can do is tried
-        kind = min(kinds, key=lambda kind: kind not in told)
+        loader = getattr(transformers, min(kinds, key=lambda kind: kind not in told))
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
         with torch.random.fork_rng(devices=[]):  # a missing weight is drawn at random
-            loader = getattr(transformers, kind)
             model, loaded = loader.from_pretrained(name, output_loading_info=True, **where)
         # buffers, such as ESM's inv_freq in files of transformers 5, are computed
         weights = {key for key, _ in model.named_parameters(remove_duplicate=False)}
@@ -237,7 +235,7 @@ class MaskedLM:
         """
         check_list(texts)
         self.check_length(check_count(num_tokens, "num_tokens"), "blocks")
-        least = 1 if num_blocks is None else check_count(num_blocks, "num_blocks")
+        least = max(num_blocks or 1, 1)
         ids: list[int] = []
         for text in texts:
             if num_blocks is not None and len(ids) >= num_blocks * num_tokens:
@@ -405,15 +403,13 @@ class MaskedLM:
         framed, seen, asked = framed.to(device), seen.to(device), asked.to(device)
         takes = inspect.signature(self.model.forward).parameters
         mask = {"attention_mask": seen} if {"attention_mask", "kwargs"} & takes.keys() else {}
-        own, head = get_ident(), getattr(self.model, "get_output_embeddings", lambda: None)()
-
-        def at_asked(
-            module: Any, inputs: Any
-        ) -> Any:  # other threads may use the network meanwhile
-            return (inputs[0][asked],) if get_ident() == own else inputs
-
+        head = getattr(self.model, "get_output_embeddings", lambda: None)()
         gradients = torch.is_grad_enabled() and self.model.training
-        hook = nullcontext() if head is None else head.register_forward_pre_hook(at_asked)
+        hook = (
+            nullcontext()
+            if head is None
+            else head.register_forward_pre_hook(lambda _, inputs: (inputs[0][asked],))
+        )
         with torch.set_grad_enabled(gradients), hook:
             answer = self.model(framed, **mask)
         logits = getattr(answer, "logits", answer)
@@ -443,8 +439,8 @@ class MaskedLM:
         count, hidden = len(text), torch.eye(len(text)).bool()[1:]
         shown = torch.cat([text[None], torch.where(hidden, self.mask_id, text)])
         found = self.answers(Rows(shown, text.expand_as(shown)), vocabulary=True)
-        seen, *others = found.view(count, count, -1)
-        moved = torch.stack([(other - seen).abs().sum(-1) for other in others])
+        found = found.view(count, count, -1)
+        moved = (found[1:] - found[0]).abs().sum(-1)
         if not moved.tril().any():
             raise ValueError(
                 f"{self.kind} sees nothing to the right of a hole, as a causal model: {ADVICE}"

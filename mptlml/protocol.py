@@ -51,7 +51,7 @@ class VocabularyModel(ConditionalModel, Protocol):
 class MeanModel(ConditionalModel, Protocol):
     """A model that averages over rows [N, D], or what `summarise` made of them, faster than row by row.
 
-    All three methods are optional.
+    Both methods are optional.
     """
 
     def summarise(self, x: Tensor) -> Data:
@@ -59,9 +59,6 @@ class MeanModel(ConditionalModel, Protocol):
 
     def mean_conditional_log_prob(self, data: Data, observed: Tensor) -> Tensor:
         """log p(x_j | x_R) averaged over rows, nats per token [P, D], for masks [P, D]."""
-
-    def mean_log_prob(self, data: Data) -> Tensor:
-        """log p(x) averaged over rows, nats per row: a scalar."""
 
 
 def all_observed(num_tokens: int, device: torch.device | str | None = None) -> Tensor:
@@ -96,16 +93,14 @@ def log_prob_at(model: ConditionalModel, x: Tensor, observed: Tensor, token: Ten
     By the model's own `log_prob_at(x, observed, token)` where it has one, which may be faster: `chain_rule` asks for
     whole orders, their masks nested, and a causal network answers all places of one in a single pass.
     """
-    method = getattr(model, "log_prob_at", None)
-    if method is not None:
-        return method(x, observed, token)
+    if hasattr(model, "log_prob_at"):
+        return model.log_prob_at(x, observed, token)
     return token_log_probs(model, x, observed).gather(-1, token[..., None]).squeeze(-1)
 
 
 def summarise(model: ConditionalModel, x: Tensor) -> Data:
     """All that the model needs to score the mean of rows x [N, D]: its `summarise(x)`, or x."""
-    method = getattr(model, "summarise", None)
-    return x if method is None else method(x)
+    return model.summarise(x) if hasattr(model, "summarise") else x
 
 
 def has_mean_scores(model: ConditionalModel) -> TypeGuard[MeanModel]:

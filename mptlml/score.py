@@ -4,7 +4,7 @@ Proposition 1 (Eq. 5): log p(x) = sum over m = 1..D of S(x; m).
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ def score_curve(
     asked = check_sizes(every if sizes is None else sizes, model.num_tokens).unique().cpu()
     data = summarise(model, x) if share_masks else x
     per_mask = model.num_tokens * (1 if share_masks and has_mean_scores(model) else len(x))
-    found, kept, variances = [], [], []
+    kept, variances = [], []
     parts = asked.split(_at_once(num_masks * per_mask))
     for part in tqdm(parts, "curve", disable=None, delay=3, leave=False):
         drawn = part[:, None].expand(-1, num_masks)  # [s, P]
@@ -97,10 +97,11 @@ def score_curve(
             )
         kept.append(score if share_masks else score.mean(1))
         variances.append(_mask_variance(score))
-        found.append(score.flatten(1).mean(1))
     variance, dof = torch.cat(variances, 1).cpu().numpy()
-    scores, rows = (_numpy(kept), None) if share_masks else (None, _numpy(kept))
-    return ScoreCurve(model.num_tokens, asked.numpy(), _numpy(found), variance, dof, rows, scores)
+    found = torch.cat(kept).cpu()  # of each mask [S, P], or of each row [S, N]
+    mean, each = found.mean(1).double().numpy(), found.double().numpy()
+    rows, scores = (None, each) if share_masks else (each, None)
+    return ScoreCurve(model.num_tokens, asked.numpy(), mean, variance, dof, rows, scores)
 
 
 @torch.no_grad()
@@ -134,13 +135,13 @@ def estimate_area(
 ) -> RowEstimates:
     """The area of each row of x [N, D] by `num_passes` forward passes per row: RowEstimates.
 
-    Unbiased, with masks of each row's own. By sizes: num_passes / 2 strata of
+    Unbiased, with masks of each row's own. By sizes: num_passes // 2 strata of
     sizes, each drawn twice, whose pairs give the error and, after Welch and Satterthwaite, its
     degrees of freedom. By orders: the chain rule along num_passes // D random orders, which have no
     noise where the conditionals belong to one joint distribution (Chapter 12 compares the two).
     error: as many passes as a standard error of about so many nats takes, num_passes at most (see
-    `until_error`). Raises ValueError: rows out of range; passes that are odd or fewer than 2, or
-    than 2 D by orders; an error that is not above 0.
+    `until_error`). Raises ValueError: rows out of range; fewer passes than 2, or than
+    2 D by orders; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
     if error is not None:
@@ -157,10 +158,7 @@ def estimate_area(
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, generator)
-    if num_passes % 2:
-        raise ValueError(
-            f"num_passes must be even, since each stratum is drawn twice, got {num_passes}"
-        )
+    num_passes -= num_passes % 2
     values = []
     for rows in x.split(_at_once(num_passes * model.num_tokens)):
         sizes = stratified_sizes(
@@ -178,11 +176,12 @@ def _along_orders(
     model: ConditionalModel, x: Tensor, num_orders: int, generator: Generator
 ) -> RowEstimates:
     """The area of each row by the chain rule along random orders of its own."""
-    values = []
-    for row in x[:, None]:
-        orders = random_orders(model.num_tokens, num_orders, generator=generator)
-        values.append(chain_rule(model, row, orders).double().sum(-1))
-    value, passes = torch.cat(values, -1), num_orders * model.num_tokens  # [Q, N]
+    count = model.num_tokens
+    values = [
+        chain_rule(model, row, random_orders(count, num_orders, generator=generator))
+        for row in x[:, None]
+    ]
+    value, passes = torch.cat(values, 1).double().sum(-1), num_orders * count  # [Q, N]
     error = value.std(0) / math.sqrt(num_orders)
     return _estimates(value.mean(0), error, torch.full_like(error, num_orders - 1), passes)
 
@@ -319,7 +318,3 @@ def _mask_variance(score: Tensor) -> Tensor:
 def _at_once(per_item: int) -> int:
     """How many items of `per_item` answers a model is asked for at once."""
     return at_once(AT_ONCE // per_item, per_item)
-
-
-def _numpy(parts: Iterable[Tensor]) -> np.ndarray:
-    return torch.cat(list(parts)).double().cpu().numpy()

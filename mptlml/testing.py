@@ -4,8 +4,7 @@
     check_model(Case(build, 6, shapes=((), ()), values=(0.0, 1.0)))  # built from parameters: gradients as well
     check_evaluator(evaluate, language, generator=generator)         # whatever is said to measure log p(x)
 
-A model is held only to the laws that concern it: `@law(...)` above each says what a model needs for
-it.
+A model is held only to the laws that concern it: LAWS, at the end, says what a model needs for each.
 """
 
 import math
@@ -24,20 +23,6 @@ from .protocol import own_words
 from .score import chain_rule, exact_curve
 
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # for densities of real tokens
-Law = Callable[["Case"], None]
-# each law by its name, in the order in which they stand below, and what it needs besides conditional_log_prob
-LAWS: dict[str, Law] = {}
-NEEDS: dict[str, tuple[str, ...]] = {}
-
-
-def law(*needs: str) -> Callable[[Law], Law]:
-    """Enters the function below it among the LAWS, for models that have all of `needs`."""
-
-    def enter(check: Law) -> Law:
-        LAWS[check.__name__], NEEDS[check.__name__] = check, needs
-        return check
-
-    return enter
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,32 +81,28 @@ class Case:
             return self.coherent
         return hasattr(self.model(), "log_prob" if need == "coherence" else need)
 
-    def lacks(self, law: str) -> str:
-        """What a law needs and this model has not; "" where it concerns the model."""
-        return " and ".join(need for need in NEEDS[law] if not self.has(need))
+    def laws(self) -> list[Callable[["Case"], None]]:
+        """The laws that concern the model: it has what they need."""
+        return [law for law, needs in LAWS.items() if all(map(self.has, needs))]
 
 
-def check_model(model: Any, **options: Any) -> dict[str, str]:
-    """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns {law: outcome}.
+def check_model(model: Any, **options: Any) -> list[str]:
+    """Hold a model, or a Case of one, to LAWS; `options` are fields of the Case. Returns the laws that concern it.
 
-    An outcome is "obeyed", or why the law does not concern the model. Raises AssertionError: all
-    broken laws.
+    Raises AssertionError: all broken laws.
     """
     if not isinstance(model, Case):
         case = Case(lambda: model, model.num_tokens, **options)
     else:
         case = replace(model, **options)
-    found, broken = {}, []
-    for name, law in LAWS.items():
-        lacking = case.lacks(name)
-        found[name] = f"it needs {lacking}" if lacking else "obeyed"
+    laws, broken = case.laws(), []
+    for law in laws:
         try:
-            if not lacking:
-                law(case)
+            law(case)
         except (AssertionError, GradcheckError) as error:
-            broken.append(f"{name}: {law.__doc__}\n{error}")
+            broken.append(f"{law.__name__}: {law.__doc__}\n{error}")
     assert not broken, "\n\n".join(["broken laws:", *broken])
-    return found
+    return [law.__name__ for law in laws]
 
 
 class Verdict(NamedTuple):
@@ -171,14 +152,12 @@ def check_evaluator(
     return Verdict(verdict, bias, float(value.var(0).mean().sqrt()))
 
 
-@law()
 def observed_tokens_score_exactly_zero(case: Case) -> None:
     """The answer at an observed token is 0, not merely close to it."""
     answer = case.model().conditional_log_prob(case.rows(3), case.masks())
     assert not answer[case.masks().expand(answer.shape)].any()
 
 
-@law()
 def masked_tokens_predict_nothing(case: Case) -> None:
     """The value at a masked token changes no other token's answer and no log p(x_R), not even in a bit."""
     x, observed = case.rows(3), case.masks()
@@ -192,7 +171,6 @@ def masked_tokens_predict_nothing(case: Case) -> None:
             _same(found, truth, 0)
 
 
-@law()
 def batched_is_looped(case: Case) -> None:
     """Masks [P, 1, D] against rows [N, D], or one mask per row, give the same answers as each pair alone."""
     model, x, masks = case.model(), case.rows(4), case.masks(5)[1:]  # as many as there are rows
@@ -202,7 +180,6 @@ def batched_is_looped(case: Case) -> None:
     _same(model.conditional_log_prob(x, masks[:, 0]), looped.diagonal().mT, case.tolerance)
 
 
-@law()
 def conditionals_are_distributions(case: Case) -> None:
     """The probabilities of a masked token's values sum to 1; the density of a real token does, over GRID."""
     x, observed = case.rows(2), case.masks()
@@ -213,7 +190,6 @@ def conditionals_are_distributions(case: Case) -> None:
     _same(total, torch.ones_like(total), case.tolerance)
 
 
-@law("vocabulary_log_prob")
 def every_word_is_answered_for(case: Case) -> None:
     """Words' probabilities sum to 1 at every token; the word that stands there has the token's own answer.
 
@@ -228,20 +204,18 @@ def every_word_is_answered_for(case: Case) -> None:
     _same(own, answer, case.tolerance)
 
 
-@law("coherence")
 def area_and_orders_give_log_prob(case: Case) -> None:
     """The chain rule's sum is the same along every order, and is the area (Proposition 1)."""
     count, model, x = case.num_tokens, case.model(), case.rows(3)
     orders = random_orders(count, 60, generator=seeded(3))
-    sums = chain_rule(model, x, orders).sum(-1).detach()
-    truth = model.log_prob(x).detach() if hasattr(model, "log_prob") else sums[0]
+    sums = chain_rule(model, x, orders).sum(-1)
+    truth = model.log_prob(x) if hasattr(model, "log_prob") else sums[0]
     _same(sums, truth.expand(sums.shape), case.tolerance)
     if count <= 10:
         area = torch.as_tensor(exact_curve(model, x).rows).sum(0)
         _same(area.to(truth), truth, case.tolerance)
 
 
-@law("coherence", "log_prob")
 def marginals_follow_the_chain_rule(case: Case) -> None:
     """log p(x_R) = log p(x_R without j) + log p(x_j | x_R without j); log p of no token is 0."""
     model, x, observed = case.model(), case.rows(3), case.masks()
@@ -255,7 +229,6 @@ def marginals_follow_the_chain_rule(case: Case) -> None:
     _same(nothing, torch.zeros_like(nothing), case.tolerance)
 
 
-@law("parameters")
 def gradients_are_right(case: Case) -> None:
     """Gradients of every answer with respect to every parameter agree with finite differences."""
 
@@ -268,17 +241,14 @@ def gradients_are_right(case: Case) -> None:
     gradcheck(answers, case.parameters())
 
 
-@law("parameters")
 def dtype_follows_the_input(case: Case) -> None:
     """float32 in, float32 out, on the same device, and close to the answer in float64."""
-    short, long = (replace(case, dtype=dtype) for dtype in (torch.float32, torch.float64))
-    exact = _answers(long, long.model())
+    short, exact = replace(case, dtype=torch.float32), _answers(case, case.model())
     for name, answer in _answers(short, short.model()).items():
         assert answer.dtype == torch.float32, name
         _same(answer.double(), exact[name], 1e-4, 1e-4)
 
 
-@law("sample", "log_prob", "parameters")
 def samples_follow_log_prob(case: Case) -> None:
     """E[q(x) / p(x)] = 1 over samples of p, for q of smaller parameters, to four standard errors."""
     model, other = case.model(), case.build(*(0.9 * value.detach() for value in case.parameters()))
@@ -303,3 +273,18 @@ def _answers(case: Case, model: Any) -> dict[str, Tensor]:
 
 def _same(found: Tensor, expected: Tensor, tolerance: float, relative: float = 0) -> None:
     torch.testing.assert_close(found, expected, rtol=relative, atol=tolerance)
+
+
+# each law, and what a model needs for it besides conditional_log_prob
+LAWS: dict[Callable[[Case], None], list[str]] = {
+    observed_tokens_score_exactly_zero: [],
+    masked_tokens_predict_nothing: [],
+    batched_is_looped: [],
+    conditionals_are_distributions: [],
+    every_word_is_answered_for: ["vocabulary_log_prob"],
+    area_and_orders_give_log_prob: ["coherence"],
+    marginals_follow_the_chain_rule: ["coherence", "log_prob"],
+    gradients_are_right: ["parameters"],
+    dtype_follows_the_input: ["parameters"],
+    samples_follow_log_prob: ["sample", "log_prob", "parameters"],
+}

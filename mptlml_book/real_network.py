@@ -362,7 +362,7 @@ def read_text(
         left_to_right=sums[0],
         orders=sums[1:],
         sizes=curve.sizes.tolist(),
-        curve=curve.scores.flatten().tolist(),
+        curve=np.array(curve.scores).flatten().tolist(),
     )
 
 

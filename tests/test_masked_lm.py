@@ -1,7 +1,6 @@
 """Masked language models: laws on tiny random networks of five architectures, against loops mask by mask."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -333,21 +332,6 @@ def test_a_network_that_attends_in_blocks_is_asked_about_rows_beyond_them():
     config = transformers.ReformerConfig(**REFORMER, attn_layers=["local", "lsh"])
     with torch.random.fork_rng(devices=[]), pytest.raises(ValueError, match="draws at random"):
         made(config)
-
-
-def test_threads_may_share_a_network(bert):
-    """As in a web service: answers are those of one thread, whatever else is asked, also of the model."""
-    ids = bert.encode(SENTENCE).tolist()
-    given = torch.tensor([[*bert.frame[0], *ids, *bert.frame[1]]])
-    with torch.no_grad():
-        plain = bert.model(given).logits
-    texts = [" ".join([TEXTS[k % 5]] * (1 + k % 3)) for k in range(24)]
-    truth = [bert.pseudo_log_likelihood([text]).item() for text in texts]
-    with ThreadPoolExecutor(8) as pool:
-        others = [pool.submit(lambda: bert.model(given).logits.detach()) for _ in range(100)]
-        found = [value.item() for value in pool.map(bert.pseudo_log_likelihood, texts)]
-    assert found == pytest.approx(truth, abs=1e-9)
-    assert all(torch.equal(other.result(), plain) for other in others)
 
 
 def test_there_are_gradients_in_training_mode_alone():

@@ -82,7 +82,6 @@ DRAWS = [
     lambda like, g: draws.rand((3, 4), like, g),
     lambda like, g: draws.randn((3, 4), like, g),
     lambda like, g: draws.randint(5, (9,), like, g),
-    lambda like, g: draws.bernoulli(CHANCES.to(like), g),
     lambda like, g: draws.multinomial(CHANCES.to(like), 9, g),
 ]
 

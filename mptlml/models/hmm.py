@@ -61,9 +61,8 @@ class HiddenMarkovModel:
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
         ids, seen = self._check(x, observed)
-        by_word = self.emission.T
         answer = [
-            (state * by_word[ids[..., t]]).sum(-1).log()
+            (state * self.emission.T[ids[..., t]]).sum(-1).log()
             for t, state in enumerate(self._smooth(ids, seen))
         ]
         return at_masked(torch.stack(answer, -1), x, observed)

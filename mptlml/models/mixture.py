@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_binary, check_distributions, check_finite, check_shapes
-from ..draws import bernoulli, multinomial
+from ..checks import check_binary, check_distributions, check_shapes
+from ..draws import multinomial
 from ..protocol import all_observed, at_masked
 
 
@@ -27,8 +27,7 @@ class BernoulliMixture:
             raise ValueError(
                 f"weights [C] and probs [C, D] do not fit: {tuple(weights.shape)}, {tuple(probs.shape)}"
             )
-        check_finite(probs, what="probs")
-        if probs.min() < 0 or probs.max() > 1:
+        if not ((probs >= 0) & (probs <= 1)).all():
             raise ValueError(
                 f"probs must lie in [0, 1], got {probs.detach().min():.3g} to {probs.detach().max():.3g}"
             )
@@ -86,7 +85,8 @@ class BernoulliMixture:
 
     def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
         """Rows [N, D] drawn from the model."""
-        return bernoulli(self.probs[multinomial(self.weights, num_rows, generator)], generator)
+        chances = self.probs[multinomial(self.weights, num_rows, generator)]
+        return torch.bernoulli(chances.cpu(), generator=generator).to(chances.device)
 
     def log_prob(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x_R), nats per row [...], of x [..., D]; by default of all tokens: the exact LML."""

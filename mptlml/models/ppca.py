@@ -11,12 +11,11 @@ By the matrix inversion lemma this is Eq. 7 with the minus sign of the Schur com
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor
 
-from ..checks import check_count, check_finite, check_rows, check_shapes
+from ..checks import check_count, check_finite, check_mask, check_rows, check_shapes
 from ..draws import randn
 from ..memory import at_once
 from ..protocol import all_observed
@@ -50,13 +49,6 @@ class SecondMoment:
         """The second moment about another point [D], E[(x - p)(x - p)^T], in float64."""
         offset = self.mean.double() - point.double()
         return SecondMoment(point.double(), self.covariance.double() + offset.outer(offset))
-
-
-class Moments(NamedTuple):
-    """Mean and variance of each token given x_R, [..., D] each."""
-
-    mean: Tensor
-    variance: Tensor
 
 
 class PPCA:
@@ -157,13 +149,13 @@ class PPCA:
         squared = left.square().sum(-1) / self._noise + latent.square().sum(-1)
         return self._density(observed.double().sum(-1), root, squared)
 
-    def conditional_moments(self, x: Tensor, observed: Tensor) -> Moments:
-        """Mean and variance of each masked token given x_R (Eq. 7, minus sign); at observed ones x and 0.
+    def conditional_moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each masked token given x_R [..., D] (Eq. 7, minus sign); at observed ones x and 0.
 
         The variance depends on the mask alone and has its axes.
         """
         mean, variance = (part.to(self.weight.dtype) for part in self._moments(x, observed))
-        return Moments(torch.where(observed, x, mean), torch.where(observed, 0.0, variance))
+        return torch.where(observed, x, mean), torch.where(observed, 0.0, variance)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per token [..., D]; exactly 0 at observed tokens."""
@@ -183,7 +175,7 @@ class PPCA:
         does not grow with N.
         """
         moment, per_mask = self._about_mean(data), self.weight.numel()
-        check_shapes(moment.mean, observed, self.num_tokens)
+        check_mask(observed, self.num_tokens)
         step = at_once(AT_ONCE // per_mask, per_mask)
         return torch.cat([self._mean_of_few(moment, part) for part in observed.split(step)])
 
@@ -223,14 +215,14 @@ class PPCA:
         check_finite(x, observed)
         return torch.where(observed, x - self.mean.double(), 0.0)
 
-    def _moments(self, x: Tensor, observed: Tensor) -> Moments:
+    def _moments(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of each token given x_R, in float64 [..., D]: right where it is masked."""
         seen, weight = self._seen(x, observed), self.weight.double()
         _, inverse = self._posterior(observed)
         latent = _rows_times(seen @ weight, inverse)  # the posterior mean of z, [..., K]
         # w_j^T A^-1 w_j as one product, with nothing of size K x D for each mask
         spread = inverse.flatten(-2) @ self._outer().T
-        return Moments(self.mean + latent @ weight.T, self._noise * (1 + spread))
+        return self.mean + latent @ weight.T, self._noise * (1 + spread)
 
     def _outer(self) -> Tensor:
         """w_j w_j^T for each token [D, K K]."""
