@@ -15,10 +15,11 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import Generator, Tensor
-from torch.func import grad, jacrev, vmap
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy, pad
 
 from mptlml import chain_rule, draws, fit, score_curve
 from mptlml.models import HiddenMarkovModel
@@ -26,7 +27,6 @@ from mptlml.protocol import all_observed
 
 from . import known_language, runs
 from .known_language import NOUNS, NUM_STEPS, VERBS, WORDS, Shortfall, language
-from .numerics import climb
 from .transformer import MaskedTransformer
 
 # What each domain changes of the language
@@ -81,26 +81,16 @@ def probe(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     """The linear classifier with the largest posterior density under a normal prior of variance 1 for each weight.
 
     inputs [S, n, K], float64, and labels [S, n], int64, are S data sets; returns weights [S, K + 1,
-    classes], the last row for a constant input of 1. The density has one maximum, which Newton's
-    steps find. (It is scikit-learn's logistic regression with C = 1 and no other intercept.)
+    classes], the last row for a constant input of 1. A class without a label has its weights too:
+    each class has a row of weight zero.
     """
-    inputs, target = with_constant(inputs), one_hot(labels, num_classes).to(inputs)
-
-    def log_density(weight: Tensor, inputs: Tensor, target: Tensor) -> Tensor:
-        """Less a constant, of one data set, for weights [(K + 1) classes]."""
-        log_prob = (inputs @ weight.unflatten(-1, (-1, num_classes))).log_softmax(-1)
-        return (target * log_prob).sum() - weight.square().sum() / 2
-
-    slope, bend = vmap(grad(log_density)), vmap(jacrev(grad(log_density)))
-    weight = climb(
-        lambda weight: vmap(log_density)(weight, inputs, target),
-        lambda weight: (slope(weight, inputs, target), -bend(weight, inputs, target)),
-        inputs.new_zeros(len(inputs), inputs.shape[-1] * num_classes),
-        num_steps=100,
-        tolerance=1e-4,
-        slack=8,
-    )
-    return weight.unflatten(-1, (-1, num_classes))
+    logistic = LogisticRegression(C=1, fit_intercept=False, tol=1e-9, max_iter=1000)
+    every, heads = torch.arange(num_classes), []
+    for x, y in zip(with_constant(inputs), labels, strict=True):
+        rows = pad(x, (0, 0, 0, num_classes))
+        share = pad(torch.ones(len(x)), (0, num_classes))
+        heads.append(logistic.fit(rows, torch.cat([y, every]), share).coef_.T)
+    return torch.from_numpy(np.stack(heads))
 
 
 def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
@@ -190,20 +180,6 @@ def foretellers(net: MaskedTransformer, *, seed: int) -> dict[str, float]:
     x = truth.sample(512, generator=generator)
     curve = score_curve(Shortfall(net, truth), x, AT, share_masks=False, generator=generator)
     return {"area gap": -curve.area().mean, "S(1)": -net.num_tokens * float(curve.mean[0])}
-
-
-def best_possible(name: str, *, seed: int) -> dict[str, float]:
-    """What the exact posterior achieves in a domain: its log loss, nats per sentence, and its share of right ones.
-
-    Means over 4096 new sentences, the exact expectation given each, and their standard errors.
-    """
-    truth = domain(name)
-    posterior = topic_posterior(truth, truth.sample(4096, generator=draws.seeded(seed, 4)))
-    found = {"log loss": torch.special.entr(posterior).sum(-1), "right": posterior.amax(-1)}
-    errors = {
-        f"{what}, error": float(each.std() / len(posterior) ** 0.5) for what, each in found.items()
-    }
-    return errors | {what: float(each.mean()) for what, each in found.items()}
 
 
 # The long run

@@ -10,14 +10,12 @@ one peak per row, so it cannot reveal a peak that the search missed. These two a
 itself is a network. They raise ValueError for shapes or a dtype that do not fit and for NaN or
 infinity at observed tokens.
 
-Two tables, nats per image. deep_vae, an hour of one core: each scheme as PLAN says. A line per
-network and step: the objective (mean of the 50 steps before; at step 0, of the first 25), the
-estimated log marginal likelihood (LML) of the same 100 training and 100 held-out images, the share
-of these images whose effective sample size is below 10, the CPU seconds of the training so far,
-and, where the long runs on MNIST end, the estimate of each of the training images and of all 500
-held-out ones. deep_vae_annealed, a few minutes, holds the estimate against a slower one that uses
-neither encoder nor peaks nor a proposal, for networks of seed 11 on MNIST, after as many steps as
-the page trains and after all: log p(x) of eight held-out images both ways.
+A table, nats per image: deep_vae, an hour of one core, each scheme as PLAN says. A line per network
+and step: the objective (mean of the 50 steps before; at step 0, of the first 25), the estimated log
+marginal likelihood (LML) of the same 100 training and 100 held-out images, the share of these
+images whose effective sample size is below 10, the CPU seconds of the training so far, and, where
+the long runs on MNIST end, the estimate of each of the training images and of all 500 held-out
+ones.
 """
 
 import copy
@@ -36,16 +34,15 @@ from torch.nn.functional import softplus
 
 from mptlml import History, fit, objectives
 from mptlml.checks import check_choice, check_finite, check_shapes
-from mptlml.draws import multinomial, rand, randn
+from mptlml.draws import randn
 from mptlml.protocol import at_masked
 
 from . import runs
 from .data.images import Images, train_and_held_out
-from .numerics import LOG_2PI, batches, climb, curvature, root_at
+from .numerics import LOG_2PI, batches, climb, root_at
 
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of these for its figure
-SHORT_RUN, PAGE = 1500, 300  # steps of the variants; of the networks that the page trains itself
 SCORED = 100  # images of each kind, training and held out, on which a network is scored
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
@@ -59,17 +56,8 @@ LEAST_SIZE = 30  # effective sample size of a fit
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
 AT_ONCE = 2**23  # draws x rows x tokens: 32 MB of float32
 
-# The schemes. Masking answers by the recursion, with three passes; it draws z, sends gradients through the last pass,
-# and starts hidden tokens at the mean image; each variant changes one of these. The weighted schemes draw z ten times
-# from the encoder.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "T = 1": {"num_passes": 1},
-    "T = 2": {"num_passes": 2},
-    "T = 5": {"num_passes": 5},
-    "z not drawn": {"sample": False},
-    "gradient through all": {"through": True},
-    "hidden start at 0": {"fill": 0.0},
-}
+# The schemes. Masking answers by the recursion: it draws z in three passes, sends gradients through the last, and
+# starts hidden tokens at the mean image. The weighted schemes draw z ten times from the encoder.
 # Compared with the ELBO where the noise is held, each with its name in a table. The words of a scheme decide: weighted
 # draws or the recursion; mask sizes; whether the encoder learns from the ELBO of the visible tokens, not the answers.
 HELD = {
@@ -143,7 +131,7 @@ class DeepVAE(nn.Module):
         Ten Newton steps from each of `starts` [P, N, K], then up to forty from the best.
         """
         height = lambda z: self.log_joint(x, observed, z)[1]  # noqa: E731
-        ascend = partial(climb, height, partial(curvature, height), tolerance=1e-3)
+        ascend = partial(climb, height, tolerance=1e-3)
         z = ascend(starts, num_steps=10)
         best = height(z).argmax(0)
         peak = ascend(z[best, torch.arange(len(x))], num_steps=40)
@@ -177,10 +165,9 @@ class Recursive:
     The hidden tokens start at `fill` (a number, or [D]). sample: draw z from the encoder at each
     pass, else take its mean. redraw: add the likelihood's noise to the hidden tokens, which with an
     exact encoder is Gibbs sampling; else they are f(z). The answer is log N(x_j; f_j(z_T), s^2) for
-    one z, so the sum over the tokens of a mask is also log p(x_M | z_T). through: gradients flow
-    through all passes, not only the last. own_encoder: in training, the encoder follows the
-    gradient of the ELBO of the visible tokens instead of that of the answers; the answers
-    themselves do not change.
+    one z, so the sum over the tokens of a mask is also log p(x_M | z_T). Gradients flow through the
+    last pass only. own_encoder: in training, the encoder follows the gradient of the ELBO of the
+    visible tokens instead of that of the answers; the answers themselves do not change.
     """
 
     vae: DeepVAE
@@ -189,7 +176,6 @@ class Recursive:
     sample: bool = True
     redraw: bool = False
     fill: Tensor | float = 0.0
-    through: bool = False
     own_encoder: bool = False
 
     def __post_init__(self) -> None:
@@ -206,7 +192,7 @@ class Recursive:
     def latent(self, x: Tensor, observed: Tensor) -> Tensor:
         """z_T [..., K], after T passes."""
         guess = torch.where(observed, x, self.fill)
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.through):
+        with torch.no_grad():
             for _ in range(self.num_passes - 1):
                 guess = torch.where(observed, x, self._decoded(self._encoded(guess)))
         z = self._encoded(guess)
@@ -361,14 +347,14 @@ def train(
     stop: int | None = None,
     track_every: int = 300,
 ) -> tuple[DeepVAE, History]:
-    """A fresh DeepVAE trained on rows [N, D] by "elbo", or a scheme of HELD or VARIANTS: (network, History).
+    """A fresh DeepVAE trained on rows [N, D] by "elbo", or a scheme of HELD: (network, History).
 
     The seed decides the first weights, the batches, the masks and the draws; two schemes with the
     same seed start from the same weights. noise: a fixed standard deviation of the likelihood, else
     it is learned. The learning rate falls over `num_steps`; stop: last step. The history tracks a
     copy of the "network" and the CPU seconds so far.
     """
-    check_choice(scheme, ("elbo", *HELD, *VARIANTS), "scheme")
+    check_choice(scheme, ("elbo", *HELD), "scheme")
     vae = DeepVAE(rows.shape[1], generator=Generator().manual_seed(seed))
     if noise is not None:
         vae.log_noise.requires_grad_(False).fill_(math.log(noise))
@@ -397,7 +383,6 @@ def _objective(
     if scheme == "elbo":
         return lambda: vae.elbo(batch(), generator=generator).mean()
     options: dict[str, Any] = dict(fill=rows.mean(0), own_encoder="own encoder" in scheme)
-    options |= VARIANTS.get(scheme, {})
     model: Importance | Recursive
     if "weighted" in scheme:
         model = Importance(vae, generator, 10, "encoder", **options)
@@ -428,51 +413,13 @@ def mean_lml(
     return model.log_prob_and_size(rows)
 
 
-@torch.no_grad()
-def annealed_log_prob(
-    vae: DeepVAE, x: Tensor, *, generator: Generator, num_draws: int = 256, num_moves: int = 20
-) -> Tensor:
-    """log p(x), nats per row [N], of rows x [N, D], by draws that move from the prior to the posterior of z.
-
-    The target of each row's draws is p(z) p(x | z)^b, with an inverse temperature b that rises from
-    0 to 1. Each rise halves the effective sample size; the draws are then resampled by weight and
-    make `num_moves` Metropolis steps.
-    """
-    warmth = total = torch.zeros(len(x)).to(x)  # b
-    z = randn((num_draws, len(x), vae.num_latents), x, generator)
-    log_likelihood = vae.token_log_prob(x, z).sum(-1)  # log p(x | z) [S, N]
-    while (warmth < 1).any():
-        left = 1 - warmth
-        rise = left * tempered(left * log_likelihood, num_draws / 2)
-        rise = torch.where(rise > 0.999 * left, left, rise)  # the last step takes all that is left
-        warmth = torch.where(rise == left, 1.0, warmth + rise)
-        log_weight = rise * log_likelihood
-        total = total + log_weight.logsumexp(0) - math.log(num_draws)
-        chosen = multinomial(log_weight.softmax(0).T, num_draws, generator).T  # [S, N]
-        z, log_likelihood = z[chosen, torch.arange(len(x))], log_likelihood.gather(0, chosen)
-        apart = z - z.mean(0)
-        covariance = torch.einsum("sni,snj->nij", apart, apart) / num_draws
-        root = torch.linalg.cholesky(covariance + 1e-6 * torch.eye(z.shape[-1]).to(z))
-        # best for a normal density (Roberts, Gelman & Gilks 1997)
-        step = 2.4 / math.sqrt(z.shape[-1]) * root
-        for _ in range(num_moves):
-            moved = z + (step @ randn(z.shape, z, generator)[..., None]).squeeze(-1)
-            value = vae.token_log_prob(x, moved).sum(-1)
-            prior = 0.5 * (z.square() - moved.square()).sum(-1)
-            gain = warmth * (value - log_likelihood) + prior
-            accept = rand(gain.shape, x, generator).log() < gain
-            z = torch.where(accept[..., None], moved, z)
-            log_likelihood = torch.where(accept, value, log_likelihood)
-    return total
-
-
 Lines = Iterator[dict[str, Any]]
 BOTH, LONG = ("elbo", "masking"), (0, 300, 600, 1200, 1800, 2400, LONG_RUN)
 PLAN: tuple[tuple, ...] = (  # data, noise held, the steps that make a line, seeds, schemes
     ("mnist", "learned", LONG, (11, 12, 13, 14, 15), BOTH),
     ("fashion-mnist", "learned", LONG, (11, 12, 13), BOTH),
     ("mnist", 1.0, (600,), (11, 12, 13), ("elbo", *HELD)),
-    ("mnist", "learned", (SHORT_RUN,), (11, 12, 13), (*BOTH, *VARIANTS)),
+    ("mnist", "learned", (1500,), (11, 12, 13), BOTH),
 )
 
 
@@ -512,16 +459,6 @@ def lines(data: str, noise: str | float, steps: tuple[int, ...], scheme: str, se
         )
 
 
-def both_ways(scheme: str, steps: int) -> Lines:
-    """The lines of one network: log p(x) of eight held-out images by annealing, and by the fitted proposal."""
-    rows, held_out, _ = images("mnist")
-    vae, _ = train(scheme, rows, seed=11, stop=steps)
-    slow = annealed_log_prob(vae, held_out[:8], generator=Generator().manual_seed(5))
-    fitted = mean_lml(vae, held_out[:40], 1000)[0]
-    for number, pair in enumerate(zip(slow.tolist(), fitted.tolist(), strict=False)):
-        yield dict(scheme=scheme, steps=steps, image=number, annealed=pair[0], fitted=pair[1])
-
-
 TABLES = {
     "deep_vae": runs.Table(
         lines,
@@ -532,11 +469,6 @@ TABLES = {
             for scheme in schemes
         ],
         lambda: [part for data in ("mnist", "fashion-mnist") for part in images(data)[2]],
-    ),
-    "deep_vae_annealed": runs.Table(
-        both_ways,
-        lambda: [(scheme, steps) for steps in (PAGE, LONG_RUN) for scheme in BOTH],
-        lambda: images("mnist")[2],
     ),
 }
 

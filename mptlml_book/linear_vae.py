@@ -17,9 +17,7 @@ Three tables, nats per image. linear_vae, some two hours of one core: by each of
 objective's mean over the first 20 steps, the log marginal likelihood (LML) of training and held-out
 images at the end, the 15% objective there (of the same masks for all runs of one seed). "optimum"
 continues the exact run by L-BFGS; "... from optimum" starts there, with small steps on a still
-finer grid. "optimum, diagonal", of the first seed alone, has in place of the LML the ELBO of the
-best diagonal Gaussian posterior of each image, the plane of z turned so that this costs least.
-linear_vae_page, two minutes: the runs of the page from all of their seeds. A line for every five
+finer grid. linear_vae_page, two minutes: the runs of the page from all of their seeds. A line for every five
 passes: the objective's mean over them, the LML of the training images on a quick grid, and in the
 last line that of both parts by the rule that scores all runs. linear_vae_scripts, half an hour:
 `train_as_scripts`. A line per run: the LML of both parts, and that of the training images as the
@@ -35,7 +33,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from scipy.optimize import minimize
-from scipy.special import roots_hermitenorm
 from torch import Generator, Tensor, randperm
 from torch.nn.functional import softplus
 
@@ -47,7 +44,6 @@ from mptlml.protocol import all_observed, at_masked
 from . import runs
 from .data import digest_of
 from .data.images import train_and_held_out
-from .numerics import climb, curvature, root_at
 
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum over the other outcome instead
@@ -84,16 +80,6 @@ def disc_rule(
         nodes = nodes + spacing * (rand((num_latents,), nodes, generator) - 0.5)
     nodes = nodes[nodes.square().sum(-1) <= radius**2]
     return Rule(nodes, (-0.5 * nodes.square().sum(-1)).log_softmax(0))
-
-
-def hermite_rule(per_axis: int, num_latents: int = 2) -> Rule:
-    """Gauss-Hermite: exact for polynomials of degree below 2 per_axis in each z_k."""
-    points, weights = map(torch.from_numpy, roots_hermitenorm(per_axis))
-    nodes, log_weights = (
-        torch.cartesian_prod(*[values] * num_latents).view(-1, num_latents)
-        for values in (points, (weights / weights.sum()).log())
-    )
-    return Rule(nodes, log_weights.sum(-1))
 
 
 def scripts_rule(per_axis: int = 4) -> Rule:
@@ -141,54 +127,6 @@ class LinearVAE:
         chance = mixed(self.posterior(x, observed), self.logits, torch.where(observed, 1.0, x))
         # log of 0 has no gradient
         return at_masked(chance.where(~observed, 1.0).log(), x, observed)
-
-    def adaptive_log_prob(
-        self, x: Tensor, observed: Tensor | None = None, *, per_axis: int = 3
-    ) -> Tensor:
-        """log p(x_R), nats per row [...], by Gauss-Hermite nodes around the peak of p(z | x_R).
-
-        Accurate where many tokens are observed: with few, p(z | x_R) is far from a normal density.
-        """
-        observed = all_observed(self.num_tokens) if observed is None else observed
-        return self.around_mode(x, observed, *hermite_rule(per_axis)).log_weights.logsumexp(-1)
-
-    def mode(
-        self, x: Tensor, observed: Tensor, *, tolerance: float = 1e-6
-    ) -> tuple[Tensor, Tensor]:
-        """The peak of p(z | x_R) [..., K], and a lower root of its covariance there [..., K, K].
-
-        log p(z | x_R) is concave, so there is one. Newton's steps find it, from the posterior mean
-        under the rule, and end when none is longer than `tolerance`.
-        """
-        height = partial(self._log_joint_at, x, observed)
-        start = self.posterior(x, observed) @ self.rule.nodes
-        bend = partial(curvature, height)
-        peak = climb(height, bend, start, num_steps=30, tolerance=tolerance, slack=8)
-        return peak, root_at(height, peak)
-
-    def around_mode(
-        self, x: Tensor, observed: Tensor, offsets: Tensor, log_weights: Tensor
-    ) -> Rule:
-        """A rule of each row's own: nodes [..., Q, K] at mode + L offset, log weight + log p(x_R, z) there.
-
-        offsets [Q, K] or [..., Q, K] with log_weights [Q] for u ~ N(0, I): a Gauss-Hermite rule
-        gives adaptive quadrature; draws of u with log_weights -log Q importance sampling from the
-        Laplace approximation. The logsumexp of the new log weights is log p(x_R); their softmax
-        holds the posterior's shares.
-        """
-        x, observed = torch.broadcast_tensors(x, observed)
-        # the nodes need not lie exactly around the peak
-        mode, root = self.mode(x, observed, tolerance=0.01)
-        nodes = mode[..., None, :] + offsets @ root.mT
-        log_joint = self._log_joint_at(x[..., None, :], observed[..., None, :], nodes)
-        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
-        return Rule(nodes, log_weights + log_joint + 0.5 * offsets.square().sum(-1) + log_det)
-
-    def _log_joint_at(self, x: Tensor, observed: Tensor, z: Tensor) -> Tensor:
-        """log p(x_R, z), but for a constant of z, nats [...], for z [..., K]."""
-        logits = z @ self.weight.T + self.bias
-        seen = torch.where(observed, x, 0.0)
-        return (seen * logits - observed * softplus(logits)).sum(-1) - 0.5 * z.square().sum(-1)
 
     def _log_joint(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """log w_q + log p(x_R | z_q), [..., Q]; what depends on the mask alone is computed once."""
@@ -271,47 +209,6 @@ def elbo(encoder: Encoder, weight: Tensor, bias: Tensor, x: Tensor, generator: G
     return fit - 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(-1)
 
 
-def best_diagonal_elbo(model: LinearVAE, x: Tensor) -> Tensor:
-    """The ELBO of the best q(z | x) = N(m, diag(s^2)) of each row by itself: nats [N], for float64 x [N, D].
-
-    Given such a q, each token's logit is normal, so E_q[softplus] is a Gauss-Hermite sum over one
-    dimension. The height is concave in m and s; L-BFGS starts at the posterior's mode.
-    """
-    mode, root = model.mode(x, torch.ones_like(x, dtype=torch.bool))
-    precision = torch.cholesky_inverse(root).diagonal(dim1=-2, dim2=-1)
-    starts = torch.stack([mode, -0.5 * precision.log()], 1)
-    found = []
-    for rows, start in zip(x.split(100), starts.split(100), strict=True):
-        bound = partial(_diagonal_elbo, model, rows)
-        found.append(bound(_highest(bound, start, 20)[0]))
-    return torch.cat(found)
-
-
-def _diagonal_elbo(model: LinearVAE, x: Tensor, q: Tensor) -> Tensor:
-    """The ELBO, nats [N], of q [N, 2, K]: means and logarithms of deviations."""
-    points, log_weights = hermite_rule(15, 1)
-    mean, log_deviation = q.unbind(1)
-    variance = (2 * log_deviation).exp()
-    logits = mean @ model.weight.T + model.bias
-    deviation = (variance @ model.weight.T.square() + 1e-30).sqrt()
-    places = logits[..., None] + deviation[..., None] * points[:, 0]
-    normaliser = softplus(places) @ log_weights.exp()
-    divergence = 0.5 * (mean.square() + variance - 1 - 2 * log_deviation).sum(-1)
-    return (x * logits - normaliser).sum(-1) - divergence
-
-
-def turn_for_diagonal(images: BinaryImages, weight: Tensor, bias: Tensor) -> Tensor:
-    """W R [U, 2]: of 36 rotations R that with the highest `best_diagonal_elbo` of every tenth row.
-
-    The prior is round, so every R gives the same model; but independence depends on the axes.
-    """
-    angles = torch.arange(0, 90, 2.5).double().deg2rad()
-    cos, sin = angles.cos(), angles.sin()
-    turned = weight.double() @ torch.stack([cos, -sin, sin, cos], -1).view(-1, 2, 2)
-    x = images.train[::10].double()
-    return max(turned, key=lambda w: best_diagonal_elbo(images.model(w, bias), x).mean().item())
-
-
 def maximise(
     images: BinaryImages, weight: Tensor, bias: Tensor, spacing: float = 0.15, num_steps: int = 500
 ) -> tuple[Tensor, Tensor, int]:
@@ -321,29 +218,18 @@ def maximise(
     L-BFGS stops.
     """
     rows, rule = images.rows.double(), disc_rule(spacing)
-
-    def lml(theta: Tensor) -> Tensor:
-        return LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()
-
-    theta, steps = _highest(lml, torch.cat([weight, bias[:, None]], 1).detach().double(), num_steps)
-    return theta[:, :2], theta[:, 2], steps
-
-
-def _highest(
-    height: Callable[[Tensor], Tensor], start: Tensor, num_steps: int
-) -> tuple[Tensor, int]:
-    """The maximum of a sum of heights, by L-BFGS from the start: where it is, and the steps taken."""
+    begin = torch.cat([weight, bias[:, None]], 1).detach().double()
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        x = torch.from_numpy(flat).view_as(start).requires_grad_()
-        value = height(x).sum()
-        [slope] = torch.autograd.grad(value, x)
-        return -value.item(), -slope.flatten().numpy()
+        theta = torch.from_numpy(flat).view_as(begin).requires_grad_()
+        value = -LinearVAE(theta[:, :2], theta[:, 2], rule).log_prob(rows).mean()
+        [slope] = torch.autograd.grad(value, theta)
+        return value.item(), slope.flatten().numpy()
 
     options = dict(maxiter=num_steps, maxfun=2 * num_steps, maxcor=20, ftol=1e-12, gtol=1e-6)
-    begin = start.flatten().numpy()
-    found = minimize(loss, begin, jac=True, method="L-BFGS-B", options=options)
-    return torch.from_numpy(found.x).view_as(start), found.nit
+    found = minimize(loss, begin.flatten().numpy(), jac=True, method="L-BFGS-B", options=options)
+    theta = torch.from_numpy(found.x).view_as(begin)
+    return theta[:, :2], theta[:, 2], found.nit
 
 
 class NaturalGradient(torch.optim.Optimizer):
@@ -549,11 +435,6 @@ def long_runs(data: str, seed: int) -> Lines:
         known = dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun)
         lml = parts(pictures, pictures.model(*weights).log_prob)
         yield known | lml | dict(at_15=score_at_15(pictures, *weights, seed=seed))
-    if seed == 0:
-        turned = pictures.model(turn_for_diagonal(pictures, *optimum), optimum[1])
-        bound = parts(pictures, partial(best_diagonal_elbo, turned))
-        known = dict(data=data, scheme="optimum, diagonal", seed=seed, passes=steps)
-        yield known | dict(begun="") | bound | dict(at_15="")
 
 
 def page_runs(data: str, objective: str, seed: int) -> Lines:
@@ -607,12 +488,12 @@ def scripts_runs(data: str, grid: str, objective: str, seed: int) -> Lines:
         value, [weight, bias, *encoders], name=f"scripts, {objective}, {grid}, seed {seed}", **steps
     )
     known: dict[str, Any] = dict(data=data, grid=grid, objective=objective, seed=seed)
-    if fine:  # there pixels that are never white stay as they were
+    if rule is None:  # there pixels that are never white stay as they were
         model = pictures.model(weight[pictures.used], bias[pictures.used])
         yield known | parts(pictures, model.log_prob) | dict(read="")
     else:
         whole = weight.detach().double(), bias.detach().double()
-        read = LinearVAE(*whole, scripts_rule(int(grid.split()[0]))).log_prob(x.double()).mean()
+        read = LinearVAE(*whole, rule).log_prob(x.double()).mean()
         known |= parts(pictures, LinearVAE(*whole, SCORING).log_prob)
         yield known | dict(read=read.item())
 

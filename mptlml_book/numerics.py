@@ -18,28 +18,24 @@ def batches(x: Tensor, observed: Tensor, size: int) -> Iterator[tuple[Tensor, Te
 
 def climb(
     height: Callable[[Tensor], Tensor],
-    slope_and_precision: Callable[[Tensor], tuple[Tensor, Tensor]],
     start: Tensor,
     *,
     num_steps: int,
     tolerance: float,
-    slack: float = 0.0,
 ) -> Tensor:
     """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
 
-    slope_and_precision(z): the gradient [..., K], and minus the Hessian [..., K, K] or a positive
-    definite matrix in its place. Each step is their quotient, halved until the height does not fall
-    by more than `slack` of its roundings; after HALVINGS it is not taken. Ends after `num_steps`,
-    or once no row's step is longer than `tolerance` (at least 100 roundings of the dtype: shorter
-    steps are noise).
+    Each step is halved until the height does not fall; after HALVINGS it is not taken. Ends after
+    `num_steps`, or once no row's step is longer than `tolerance` (at least 100 roundings of the
+    dtype: shorter steps are noise).
     """
     z, rounding = start, torch.finfo(start.dtype).eps
     for _ in range(num_steps):
-        slope, precision = slope_and_precision(z)
+        slope, precision = curvature(height, z)
         step, now = torch.linalg.solve(precision, slope), height(z)
-        scale, least = torch.ones_like(z[..., :1]), now - slack * rounding * now.abs()
+        scale = torch.ones_like(z[..., :1])
         for halved in range(HALVINGS + 1):
-            falls = ~(height(z + scale * step) >= least)  # a height of NaN is a fall
+            falls = ~(height(z + scale * step) >= now)  # a height of NaN is a fall
             if not falls.any():
                 break
             scale = torch.where(falls[..., None], scale / 2 if halved < HALVINGS else 0.0, scale)

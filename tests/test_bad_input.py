@@ -157,7 +157,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     # networks
     "MaskedTransformer(3, 2, distance='far', generator=G)": "distance must be one of 'near', 'flat', 'none', got 'far'",
     "NET.conditional_log_prob(real(3, fill=2), SEEN)": "0 or 1",
-    "LINEAR.adaptive_log_prob(real(3))": "tokens must be 0 or 1",
+    "LINEAR.log_prob(real(3))": "tokens must be 0 or 1",
     "Importance(DEEP, G, 5, 'prior')": "proposal",
     "deep_vae.train('mlm', torch.zeros(9, 6), seed=1)": "scheme",
     # the curve

@@ -66,7 +66,7 @@ CASES = {  # what a model has decides which laws concern it
     "Markov": Case(markov(5), 5, ((3,), (3, 3), (3, 3)), WORDS),
     "Markov of int64": Case(markov(1), 1, ((2,), (2, 2), (2, 3)), WORDS, words=True),
     "linear VAE": Case(linear_vae, 5, ((5, 2), (5,)), BITS),
-    "recursive": Case(*deep_vae(lambda vae: Recursive(vae, None, sample=False, through=True))),
+    "recursive": Case(*deep_vae(lambda vae: Recursive(vae, None, 1, sample=False))),
     "importance": Case(
         *deep_vae(lambda vae: Importance(vae, seeded(), 20, "encoder")), coherent=False
     ),

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import torch
 from conftest import as_frequent, near, same
-from mptlml_book.known_language import Shortfall
 from scipy import stats
 from torch.nn.functional import one_hot
 
@@ -18,6 +17,7 @@ from mptlml.models import HiddenMarkovModel
 from mptlml_book import known_language as known
 from mptlml_book import order as study
 from mptlml_book import runs as results
+from mptlml_book.known_language import Shortfall
 from mptlml_book.transformer import MaskedTransformer
 
 HALF = torch.tensor([0.6, 0.4], dtype=torch.float64)
