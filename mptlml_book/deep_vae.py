@@ -39,25 +39,24 @@ from mptlml.protocol import at_masked
 
 from . import runs
 from .data.images import Images, train_and_held_out
-from .numerics import LOG_2PI, batches, climb, root_at
 
+LOG_2PI = math.log(2 * math.pi)
 SHARE = 0.33  # of the tokens hidden, Fig. 3, lower row
 LONG_RUN, BATCH, LEARNING_RATE = 3000, 100, 3e-3  # the paper gives none of these for its figure
 SCORED = 100  # images of each kind, training and held out, on which a network is scored
 
 TAILS = 8  # degrees of freedom of the proposal: heavier tails than the posterior's
-NEAR, FAR, CLIMBS = (
-    200,
-    100,
-    3,
-)  # candidates around the encoder's mean, from the prior; climbed from
+# candidates around the encoder's mean, from the prior; climbed from
+NEAR, FAR, CLIMBS = 200, 100, 3
 ROUNDS, ROUND_DRAWS = 6, 200  # of fitting the proposal
 LEAST_SIZE = 30  # effective sample size of a fit
 KEPT = 0.1  # share of the old covariance in each fit, so that the proposal never collapses onto a few draws
+HALVINGS = 8  # of a step that lowers the height, before it is dropped
 AT_ONCE = 2**23  # draws x rows x tokens: 32 MB of float32
 
 # The schemes. Masking answers by the recursion: it draws z in three passes, sends gradients through the last, and
 # starts hidden tokens at the mean image. The weighted schemes draw z ten times from the encoder.
+#
 # Compared with the ELBO where the noise is held, each with its name in a table. The words of a scheme decide: weighted
 # draws or the recursion; mask sizes; whether the encoder learns from the ELBO of the visible tokens, not the answers.
 HELD = {
@@ -136,6 +135,46 @@ class DeepVAE(nn.Module):
         best = height(z).argmax(0)
         peak = ascend(z[best, torch.arange(len(x))], num_steps=40)
         return peak, root_at(height, peak)
+
+
+def climb(
+    height: Callable[[Tensor], Tensor], start: Tensor, *, num_steps: int, tolerance: float
+) -> Tensor:
+    """A peak of height(z) [...] near the start z [..., K], by Newton's steps that never lower it: [..., K].
+
+    Each step is halved until the height does not fall; after HALVINGS it is not taken. Ends after
+    `num_steps`, or once no row's step is as long as `tolerance`.
+    """
+    z = start
+    for _ in range(num_steps):
+        slope, precision = curvature(height, z)
+        step, now = torch.linalg.solve(precision, slope), height(z)
+        scale = torch.ones_like(z[..., :1])
+        for halved in range(HALVINGS + 1):
+            falls = ~(height(z + scale * step) >= now)  # a height of NaN is a fall
+            if not falls.any():
+                break
+            scale = torch.where(falls[..., None], scale / 2 if halved < HALVINGS else 0.0, scale)
+        step = scale * step
+        z = z + step
+        if not (step.abs() >= tolerance).any():
+            break
+    return z
+
+
+def curvature(height: Callable[[Tensor], Tensor], z: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient [..., K] at z [..., K] of a height(z) [...] of each point by itself, and minus its Hessian."""
+    with torch.enable_grad():
+        z = z.detach().requires_grad_()
+        [slope] = torch.autograd.grad(height(z).sum(), z, create_graph=True)
+        parts = slope.unbind(-1)
+        bends = [torch.autograd.grad(part.sum(), z, retain_graph=True)[0] for part in parts]
+    return slope.detach(), -torch.stack(bends, -1)
+
+
+def root_at(height: Callable[[Tensor], Tensor], z: Tensor) -> Tensor:
+    """A lower root [..., K, K] of the covariance of the normal density of the same peak as exp(height) at z."""
+    return torch.linalg.cholesky(torch.linalg.inv(curvature(height, z)[1]))
 
 
 def _layers(sizes: list[int], generator: Generator) -> nn.Sequential:
@@ -305,7 +344,8 @@ class Importance:
         """Rows [n, D] and masks [n, D] in blocks in which draws x rows x tokens stay near AT_ONCE."""
         draws = max(self.num_samples, NEAR + FAR if self.proposal == "mode" else 0)
         size = max(1, AT_ONCE // (draws * x.shape[-1]))
-        return batches(x, observed, size)
+        rows, masks = (each.reshape(-1, x.shape[-1]).split(size) for each in (x, observed))
+        return zip(rows, masks, strict=True)
 
     def _weighted_draws(self, x: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
         """log N(x_j; f_j(z_s), s^2) [S, N, D] and log p(x_R, z_s) / proposal(z_s) [S, N] for rows x [N, D]."""

@@ -89,6 +89,15 @@ def test_fitting_the_proposal_lifts_the_effective_sample_size(monkeypatch):
     assert sizes[1] > 1.5 * sizes[0]
 
 
+def test_a_climb_goes_up_or_stays():
+    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and cos z near its lowest, where they fall."""
+    start = torch.tensor([[0.5], [1.5], [-3.0]]).double()
+    options = dict(num_steps=30, tolerance=1e-9)
+    top = study.climb(lambda z: -z.cosh().log().sum(-1), start, **options)
+    same(top, torch.zeros_like(start), 1e-8)
+    assert torch.equal(study.climb(lambda z: z.cos().sum(-1), start[2:], **options), start[2:])
+
+
 def test_the_mode_of_a_linear_decoder_is_the_peak_and_knows_its_width(generator):
     vae = network(num_latents=2, num_hidden=0)
     x, observed = rows_and_masks(generator, vae)

@@ -12,7 +12,6 @@ from mptlml import draws, fit, mean_score, random_masks, score_curve
 from mptlml_book import linear_vae as study
 from mptlml_book.data.images import train_and_held_out
 from mptlml_book.linear_vae import LinearVAE, NaturalGradient, disc_rule
-from mptlml_book.numerics import climb
 
 
 def small(num_tokens=5, num_latents=1, rule=None):
@@ -72,15 +71,6 @@ def test_a_shifted_grid_moves_within_a_cell_and_still_sums_to_one(generator):
     lows = torch.stack([rule.nodes.min() for rule in rules])
     assert -2 <= lows.min() < lows.max() < -1.5 and lows.std() > 0.05
     assert rules[0].log_weights.exp().sum() == pytest.approx(1, abs=1e-12)
-
-
-def test_a_climb_goes_up_or_stays():
-    """-log cosh z, where Newton's own steps diverge from |z| > 1.09; and cos z near its lowest, where they fall."""
-    start = torch.tensor([[0.5], [1.5], [-3.0]]).double()
-    options = dict(num_steps=30, tolerance=1e-9)
-    top = climb(lambda z: -z.cosh().log().sum(-1), start, **options)
-    same(top, torch.zeros_like(start), 1e-8)
-    assert torch.equal(climb(lambda z: z.cos().sum(-1), start[2:], **options), start[2:])
 
 
 def test_elbo_is_a_bound_and_tight_for_a_flat_decoder(generator):
