@@ -165,17 +165,8 @@ def load(name: str) -> MaskedLM | None:
     (https://github.com/huggingface/transformers/issues/2957).
     """
     file = wheel(name)
-    if file is None:
-        return None
-    if name.startswith("Sapiens"):
-        folder, kind = "sapiens/models/v1", name.split()[1][0]
-        found = read_weights(file.read(f"{folder}/checkpoint_v{kind}.pt"))["model"]
-        return _sapiens(found, file.read(f"{folder}/dict.txt").decode())
-    folder = BERT_FOLDER if name == "rxnfp" else ALBERT_FOLDER
-    options, words, weights = (
-        file.read(f"{folder}/{part}") for part in ("config.json", "vocab.txt", "pytorch_model.bin")
-    )
-    return _of_reactions(name, json.loads(options), words.decode().split(), read_weights(weights))
+    made_of = _sapiens if name.startswith("Sapiens") else _of_reactions
+    return made_of(name, file) if file else None
 
 
 def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
@@ -207,29 +198,35 @@ def tokenizer(words: Sequence[str], frame: Sequence[str], pattern: str) -> Any:
     )
 
 
-def _of_reactions(
-    name: str, options: dict[str, Any], words: Sequence[str], weights: dict[str, Tensor]
-) -> MaskedLM:
+def _of_reactions(name: str, file: zipfile.ZipFile) -> MaskedLM:
     """The network of reactions: what its configuration and its weights say, without dropout."""
     from transformers import AlbertConfig, BertConfig
 
-    options |= dict(hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=0)
-    config = (BertConfig if name == "rxnfp" else AlbertConfig)(**options)
+    kind, folder = (BertConfig, BERT_FOLDER) if name == "rxnfp" else (AlbertConfig, ALBERT_FOLDER)
+    options, words, saved = (
+        file.read(f"{folder}/{part}") for part in ("config.json", "vocab.txt", "pytorch_model.bin")
+    )
+    still = dict(hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=0)
+    config, weights = kind(**json.loads(options) | still), read_weights(saved)
     if name == "RXNMapper":  # as trained; the two names hold one bias
         twice = 2 * weights["predictions.bias"]
         weights |= {"predictions.bias": twice, "predictions.decoder.bias": twice}
     if name == "rxnfp":  # the head has one bias, which is saved under one of its two names
         weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"]
-    return filled(MaskedLM.random(config, tokenizer(words, BERT_FRAME, SMILES), seed=0), weights)
+    words_of = tokenizer(words.decode().split(), BERT_FRAME, SMILES)
+    return filled(MaskedLM.random(config, words_of, seed=0), weights)
 
 
-def _sapiens(found: dict[str, Tensor], counts: str) -> MaskedLM:
-    """A fairseq RoBERTa under the names of transformers. counts: its words, each with a count that means nothing."""
+def _sapiens(name: str, file: zipfile.ZipFile) -> MaskedLM:
+    """A fairseq RoBERTa under the names of transformers."""
     from transformers import RobertaConfig
 
-    words = ["<s>", "<pad>", "</s>", "<unk>", *counts.split()[::2], "<mask>"]
+    folder, kind = "sapiens/models/v1", name.split()[1][0]
+    # each with a count that means nothing
+    counted = file.read(f"{folder}/dict.txt").decode().split()[::2]
+    words = ["<s>", "<pad>", "</s>", "<unk>", *counted, "<mask>"]
     weights = {}
-    for key, values in found.items():
+    for key, values in read_weights(file.read(f"{folder}/checkpoint_v{kind}.pt"))["model"].items():
         for theirs, own in FAIRSEQ_NAMES.items():
             key = key.replace(theirs, own)
         weights[key] = values.float()
@@ -246,8 +243,6 @@ def _sapiens(found: dict[str, Tensor], counts: str) -> MaskedLM:
         max_position_embeddings=len(weights["roberta.embeddings.position_embeddings.weight"]),
         type_vocab_size=1,
         layer_norm_eps=1e-5,
-        hidden_dropout_prob=0,
-        attention_probs_dropout_prob=0,
     )
     return filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
 
@@ -256,8 +251,8 @@ def _sapiens(found: dict[str, Tensor], counts: str) -> MaskedLM:
 def reactions() -> dict[str, str]:
     """Reactions from textbooks by name, as SMILES: reactants>>products, balanced."""
     file = Path(__file__).with_name("data") / "reactions.csv"
-    table = pd.read_csv(file, skiprows=1)  # no comments: "#" is a triple bond
-    return dict(zip(table.name, table.reaction, strict=True))
+    # no comments: "#" is a triple bond
+    return pd.read_csv(file, skiprows=1, index_col="name").reaction.to_dict()
 
 
 @cache
@@ -296,7 +291,6 @@ def read_scores(file: str | Path) -> pd.DataFrame:
 
 
 NUM_MASKS, NUM_SOME = 3, 12  # NUM_SOME chains of each kind for the large network
-OF_REACTIONS = "RXNMapper", "RXNMapper as loaded", "rxnfp"
 BELIEFS = (0.15, 0.5, 0.85, 1)
 RECIPES = (
     "fixed 15%",
@@ -363,8 +357,8 @@ def structure(network: str, name: str) -> Lines:
         # places whose atoms are unknown stand first in every order, unscored
         at, order = hidden[order], torch.cat([absent, hidden[order]])[None]
         options = dict(use_input_decoding_order=True, decoding_order=order)
-        answer = model(atoms, letters, there, there, rest[6], alone, None, **options)[0, at]
-        answer = answer.double()
+        answers = model(atoms, letters, there, there, rest[6], alone, None, **options)
+        answer = answers[0, at].double()
         true = answer.gather(1, letters[0, at][:, None])[:, 0]
         return torch.stack([true, (answer.exp() * answer).sum(1)]).flip(1)
 
@@ -447,7 +441,11 @@ def of_kind(kind: str) -> list[str]:
 TABLES = {
     "networks_reactions": runs.Table(
         partial(sequence_line, 2),
-        lambda: [(name, text) for text in sorted(reactions()) for name in OF_REACTIONS],
+        lambda: [
+            (name, text)
+            for text in sorted(reactions())
+            for name in ("RXNMapper", "RXNMapper as loaded", "rxnfp")
+        ],
     ),
     "networks_chains": runs.Table(
         partial(sequence_line, 2),

@@ -7,7 +7,6 @@ of the chain rule (`mptlml.masked_lm`).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import torch
@@ -41,8 +40,10 @@ class RateCurve:
     @property
     def at_sizes(self) -> list[np.ndarray]:
         """The scores of each row at its sizes 1..D, read as `ScoreCurve.weights` says: nats per token [D_i]."""
-        lines = cache(lambda n: straight_lines(hidden_tokens(self.rates, n), n))
-        return [own @ lines(n) for own, n in zip(self.scores.T, self.lengths.tolist(), strict=True)]
+        return [
+            own @ straight_lines(hidden_tokens(self.rates, n), n)
+            for own, n in zip(self.scores.T, self.lengths, strict=True)
+        ]
 
     @property
     def row_areas(self) -> np.ndarray:

@@ -445,12 +445,6 @@ def small_network(num_steps: int = 300) -> MaskedLM:
 
 
 @cache
-def network() -> MaskedLM:
-    """The network as it comes, to be read only."""
-    return load_network().lm
-
-
-@cache
 def genes_of(choosing: bool) -> list[str]:
     """The human genes that are scored; others where the learning rate is chosen."""
     human = load_sequences().tested
@@ -480,10 +474,10 @@ def repair(
             yield line | dict(objective=objective) | scores
 
 
-def score(name: str) -> Lines:
+def score(name: str, text: str) -> Lines:
     """The one line of a sequence."""
     num_orders = NUM_ORDERS if name in chains() else 0
-    yield dict(name=name) | read_text(network(), scored()[name], num_orders=num_orders)
+    yield dict(name=name) | read_text(load_network().lm, text, num_orders=num_orders)
 
 
 def lookup(keep: float) -> Lines:
@@ -507,7 +501,7 @@ def after(seed: int) -> Lines:
 @torch.no_grad()
 def masks(residues: str) -> Lines:
     """The lines of a short text."""
-    lm, hidden = network(), every_mask(len(residues))
+    lm, hidden = load_network().lm, every_mask(len(residues))
     ids = lm.encode(spaced(residues))
     answers = lm.at_length(len(ids)).conditional_log_prob(ids, ~hidden)
     for number in range(1, len(hidden)):
@@ -531,7 +525,7 @@ TABLES = {
     "real_network_control": Table(
         repair, lambda: product(["fixed 15%"], SEEDS, [LEARNING_RATE], [EQUAL_STEPS])
     ),
-    "real_network_scores": Table(score, lambda: product(scored())),
+    "real_network_scores": Table(score, lambda: scored().items()),
     "real_network_lookup": Table(lookup, lambda: product(KEEPS)),
     "real_network_after": Table(after, lambda: product(SEEDS)),
     "real_network_masks": Table(masks, lambda: [(EIGHT,)]),

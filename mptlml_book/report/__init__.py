@@ -3,6 +3,7 @@
 Nothing here needs the tools that build the book: on Binder or at home the same calls simply show
 their values.
 """
+# ruff: noqa: F401
 
 from .chapter import closing, data_used, expect, free_memory, start
 from .claims import ClaimError, claim, not_run, stored
@@ -23,31 +24,3 @@ from .figures import (
     table,
 )
 from .records import figure_data, glue
-
-__all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PAPER",
-    "PURPLE",
-    "RED",
-    "SCHEMES",
-    "SKY",
-    "TRUTH",
-    "ClaimError",
-    "bracket",
-    "claim",
-    "closing",
-    "data_used",
-    "expect",
-    "figure_data",
-    "free_memory",
-    "glue",
-    "label_lines",
-    "moving",
-    "not_run",
-    "start",
-    "stored",
-    "table",
-]

@@ -75,12 +75,6 @@ def claims(path: Path | None = None) -> dict[str, Fields]:
     return {entry["id"]: entry for entry in entries}
 
 
-def _entry(id: str) -> Fields:
-    if id not in claims():
-        raise KeyError(f"book/claims.yml has no claim {id!r}")
-    return claims()[id]
-
-
 def claim(
     id: str,
     value: SupportsFloat,
@@ -104,7 +98,7 @@ def claim(
     Raises ClaimError: a value outside the band, or NaN; KeyError: a claim that book/claims.yml does
     not list; ValueError: counts below 1 or that do not match `how`, or an error that is not finite.
     """
-    entry, record = _entry(id), {"id": id, "value": float(value)}
+    entry, record = claims()[id], {"id": id, "value": float(value)}
     for name, error in (("stderr", stderr), ("spread", spread)):
         record[name] = None if error is None else float(error)
     for name, count in (("seeds", seeds), ("cases", cases)):
@@ -132,7 +126,7 @@ def claim(
 
 def not_run(id: str, reason: str) -> None:
     """Report that a claim could not be checked here, and why. Raises KeyError: a claim that is not listed."""
-    emit("claim", f"claim {_entry(id)['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
+    emit("claim", f"claim {claims()[id]['id']}: {NOT_RUN} ({reason})", id=id, reason=reason)
 
 
 def number(value: float, form: str) -> str:
