@@ -24,9 +24,9 @@ def check_shapes(
             f"x is {x.dtype} on {x.device}, but the model's parameters are {parameters.dtype} on "
             f"{parameters.device}: convert one of them, e.g. with x.to({parameters.dtype})"
         )
-    check_mask(observed, num_tokens)
     if x.ndim == 0 or x.shape[-1] != num_tokens:
         raise ValueError(f"x has shape {tuple(x.shape)}; its last axis must be {num_tokens} tokens")
+    check_mask(observed, num_tokens)
     try:
         torch.broadcast_shapes(x.shape, observed.shape)
     except RuntimeError:
