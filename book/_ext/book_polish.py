@@ -1,5 +1,4 @@
-"""What the finished pages still need: true minus signs, unbroken numbers and formulas, MathJax, and the scripts of moving
-figures.
+"""What finished pages still need: true minus signs, unbroken numbers and formulas, MathJax, scripts of moving figures.
 
 MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no
 connection. Of its 15 MB the book needs one bundle, one extension and one folder of fonts.
