@@ -1,4 +1,4 @@
-"""What the finished pages still need: true minus signs, unbroken numbers and formulas, and MathJax.
+"""What finished pages still need: true minus signs, unbroken numbers and formulas, MathJax, scripts of moving figures.
 
 MathJax 3 comes from the Python package `sphinx-mathjax-offline`: pages must typeset their equations with no
 connection. Of its 15 MB the book needs one bundle, one extension and one folder of fonts.
@@ -61,6 +61,15 @@ def _take_in(node, signs, form):
         after.parent.replace(after, nodes.Text(after[found.end() :]))
 
 
+def _add_scripts(app, pagename, templatename, context, doctree):
+    # as mptlml_book.report.moving writes it
+    kinds = set(re.findall(r'<div class="moving" data-kind="([a-z]+)"', context.get("body", "")))
+    if kinds:
+        app.add_css_file("moving.css")
+        for name in ("moving", *(f"moving-{kind}" for kind in sorted(kinds))):
+            app.add_js_file(f"{name}.js", loading_method="defer")
+
+
 def _finish(app, exception):
     if exception is None and app.builder.name == "html":
         for source in (path for name in NEEDED for path in MATHJAX.glob(name)):
@@ -82,5 +91,6 @@ def _write_all(app, env):
 def setup(app):
     app.connect("env-get-updated", _write_all)
     app.connect("doctree-resolved", _write_numbers)
+    app.connect("html-page-context", _add_scripts)
     app.connect("build-finished", _finish)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -156,9 +156,10 @@ def svg(figure: Figure, key: str, **how: Any) -> str:
     # the style would hold for the whole page, names of groups for another drawing, and the metadata have a date;
     # letters are the page's, and the rest does not show
     left_out = r"""(?sx) \A.*?(?=<svg) | <(style|metadata).*?</\1> | [ ]id="[\w.]+_\d+" | \n[ ]*
-        | ;[ ]font-family:[^;"]* | [ ]transform="rotate\(-0[ ][^"]*" """
+        | ;[ ]font-family:[^;"]* | ;[ ]stroke-linecap:[ ]square | [ ]transform="rotate\(-0[ ][^"]*"
+        | <path[ ]d="[^"]*"[ ]style="fill:[ ]none"/> | <g/>"""
     text = re.sub(left_out, "", buffer.getvalue())
-    return re.sub(r"(\.\d\d)\d+(?=[^<]*>)", r"\1", text)  # hundredths of a point will do
+    return re.sub(r"(\d\d\.\d|\.\d\d)\d+(?=[^<]*>)", r"\1", text)  # tenths of a point will do
 
 
 def _key() -> str:
