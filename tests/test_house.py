@@ -93,4 +93,4 @@ def test_imports_point_one_way():
     assert names("mptlml/", "mptlml_book") == []
     for room in ("mptlml_book/", "notebooks/", "book/_ext/"):
         assert names(room, "mptlml.scoring") == []
-    assert len(names("notebooks/", "mptlml")) == len(book_reader.chapters())
+    assert len(names("notebooks/", "mptlml_book")) == len(book_reader.chapters())
