@@ -406,7 +406,9 @@ def names(cells, context):
 
 
 def test_students_get_every_exercise_no_solution_and_code_that_does_without(tmp_path):
-    for path, source in zip(book_student.write(tmp_path), book_reader.chapters(), strict=True):
+    book_student.write(tmp_path)
+    for source in book_reader.chapters():
+        path = tmp_path / f"{source.stem}.ipynb"
         cells = nbformat.read(path, as_version=4).cells
         text = "\n".join(cell.source for cell in cells)
         answers = re.findall(r"^# your answer to (\S+)$", text, re.MULTILINE)

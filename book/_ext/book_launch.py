@@ -23,7 +23,7 @@ def _set_options(app, config):
         config.html_baseurl = f"https://{owner.lower()}.github.io/{name}/"
         config.html_theme_options |= {
             "repository_url": repository,
-            "repository_branch": os.environ.get("MPTLML_BRANCH", "").strip() or "main",
+            "repository_branch": os.environ.get("MPTLML_BRANCH") or "main",
             "use_repository_button": True,
             "use_edit_page_button": True,
             "use_issues_button": True,

@@ -17,12 +17,11 @@ NEEDED = (
     "input/tex/extensions/boldsymbol.js",
     "output/chtml/fonts/woff-v2/*",
 )
-REPAIRS = {
-    # 1.5 MB of icons as a script, beside the font that has them; the index of the search, which its own page loads
-    r" *<script [^>]*(/fontawesome|\.\./searchindex)\.js[^>]*></script>\n": "",
-    # a list of references whose entries are no items of it: axe calls that critical
-    r' role="(doc-biblioentry|list)"': "",
-}
+# Left out: 1.5 MB of icons as a script, beside the font that has them; the index of the search, which its own page
+# loads; what makes a list of references whose entries are no items of it, which axe calls critical.
+SURPLUS = re.compile(
+    r' *<script [^>]*(/fontawesome|\.\./searchindex)\.js[^>]*></script>\n| role="(doc-biblioentry|list)"'
+)
 
 
 def minus(text):
@@ -78,9 +77,7 @@ def _finish(app, exception):
             shutil.copy2(source, target)
         for path in Path(app.outdir).rglob("*.html"):
             html = path.read_text(encoding="utf-8")
-            for before, after in REPAIRS.items():
-                html = re.sub(before, after, html)
-            path.write_text(html, encoding="utf-8")
+            path.write_text(SURPLUS.sub("", html), encoding="utf-8")
 
 
 def _write_all(app, env):
