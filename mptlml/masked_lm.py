@@ -16,6 +16,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ from .protocol import at_masked
 BATCH_TOKENS = 1024  # in a pass of several rows: bounds the logits, tokens x vocabulary
 SHORT = 128  # tokens: longer texts fill a pass by themselves
 PLACES = 12  # tokens of the text that tells whether answers are for their own place
+LOCK = Lock()  # one pass at a time: what the head is asked belongs to one pass
 NOTHING = -1  # where a row has no token, or none that is asked for
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
@@ -405,13 +407,14 @@ class MaskedLM:
         mask = {"attention_mask": seen} if {"attention_mask", "kwargs"} & takes.keys() else {}
         head = getattr(self.model, "get_output_embeddings", lambda: None)()
         gradients = torch.is_grad_enabled() and self.model.training
-        hook = (
-            nullcontext()
-            if head is None
-            else head.register_forward_pre_hook(lambda _, inputs: (inputs[0][asked],))
-        )
-        with torch.set_grad_enabled(gradients), hook:
-            answer = self.model(framed, **mask)
+        with LOCK, torch.set_grad_enabled(gradients):
+            hook = (
+                nullcontext()
+                if head is None
+                else head.register_forward_pre_hook(lambda _, inputs: (inputs[0][asked],))
+            )
+            with hook:
+                answer = self.model(framed, **mask)
         logits = getattr(answer, "logits", answer)
         if not torch.is_tensor(logits):
             raise ValueError(f"{self.kind} has no vocabulary head: {ADVICE}")

@@ -17,7 +17,7 @@ from mptlml_book import report
 from mptlml_book.report.claims import claims
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
-FINDINGS = """prop1-gaussian net-right-end net-area net-pll-gap nets-reactions-single
+FINDINGS = """net-right-end net-area net-pll-gap nets-reactions-single
 nets-reactions-area net-repair net-lookup net-lookup-chains""".split()
 
 
