@@ -299,8 +299,9 @@ def curve_of_count(chance: np.ndarray, heads: int) -> np.ndarray:
     r, k = np.ogrid[:size, :size]
     weight = hypergeom(size, heads, r).pmf(k)
     share = (heads - k) / (size - r)
+    chance = np.where(weight > 0, chance, 0.5)  # elsewhere a table may hold anything
     score = share * np.log(chance) + (1 - share) * np.log1p(-chance)
-    return np.where(weight > 0, weight * score, 0).sum(1)[::-1]
+    return (weight * score).sum(1)[::-1]
 
 
 # The long runs ----------------------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ torch.set_num_threads(1)
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
 
+for name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL"):  # a test's own make is no part of `make test`
+    os.environ.pop(name, None)
+
+
 def finished(*command, cwd=ROOT, **more):
     """A command that has ended: its returncode, and what it wrote, as text."""
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, **more)

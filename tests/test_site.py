@@ -25,7 +25,7 @@ KINDS = TOC["root"], "notebooks/02_proposition", "book/scorecard", "book/referen
 LOOK = """() => {
   const found = (selector) => [...document.querySelectorAll(selector)];
   const tex = found("mjx-merror, [data-mjx-error], .math:not(:has(mjx-container))");
-  const drawn = found("article svg:not([aria-hidden], [aria-hidden] *)");
+  const drawn = found("article svg:not([aria-hidden], [aria-hidden] *, button *)");
   const mute = drawn.filter((it) => !(it.closest("[role=img]")?.ariaLabel.split(" ").length > 5));
   const wide = document.documentElement.scrollWidth > innerWidth ? [document.documentElement] : [];
   return [...tex, ...mute, ...found("article img:not([alt])"), ...wide].map((it) => it.outerHTML.slice(0, 160));
