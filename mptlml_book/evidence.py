@@ -389,6 +389,7 @@ def errors(model: str, variant: str, seed: int) -> Iterator[dict]:
 
 
 def rms(error: Tensor) -> float:
+    """The root of the mean square."""
     return error.square().mean().sqrt().item()
 
 

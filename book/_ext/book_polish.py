@@ -18,9 +18,11 @@ NEEDED = (
     "output/chtml/fonts/woff-v2/*",
 )
 # Left out: 1.5 MB of icons as a script, beside the font that has them; the index of the search, which its own page
-# loads; what makes a list of references whose entries are no items of it, which axe calls critical.
+# loads; what makes a list of references whose entries are no items of it, which axe calls critical; what gives code no
+# colour, half of what it weighs.
 SURPLUS = re.compile(
-    r' *<script [^>]*(/fontawesome|\.\./searchindex)\.js[^>]*></script>\n| role="(doc-biblioentry|list)"'
+    r' *<script [^>]*(/fontawesome|\.\./searchindex)\.js[^>]*></script>\n| role="(doc-biblioentry|list)"|'
+    r'<span class="(pre|[nopw])">(?P<kept>[^<]*)</span>'
 )
 
 
@@ -77,7 +79,7 @@ def _finish(app, exception):
             shutil.copy2(source, target)
         for path in Path(app.outdir).rglob("*.html"):
             html = path.read_text(encoding="utf-8")
-            path.write_text(SURPLUS.sub("", html), encoding="utf-8")
+            path.write_text(SURPLUS.sub(r"\g<kept>", html), encoding="utf-8")
 
 
 def _write_all(app, env):
