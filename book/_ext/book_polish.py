@@ -12,11 +12,7 @@ from pathlib import Path
 from docutils import nodes
 
 MATHJAX = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
-NEEDED = (
-    "tex-chtml.js",
-    "input/tex/extensions/boldsymbol.js",
-    "output/chtml/fonts/woff-v2/*",
-)
+NEEDED = "tex-chtml.js", "input/tex/extensions/boldsymbol.js", "output/chtml/fonts/woff-v2/*"
 # Left out: 1.5 MB of icons as a script, beside the font that has them; the index of the search, which its own page
 # loads; what makes a list of references whose entries are no items of it, which axe calls critical; what gives code no
 # colour, half of what it weighs.
