@@ -156,7 +156,7 @@ def check_rate(rate: float) -> float:
 
 
 def check_list(texts: object) -> None:
-    """Refuse one string, and what holds none, where texts are meant: ValueError."""
+    """Refuse one string, and what is no collection, where texts are meant: ValueError."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         got = f"{type(texts).__name__} {str(texts)[:40]!r}"
         raise ValueError(f"give a list of texts, got {got}")

@@ -8,7 +8,7 @@ mixture (`order_gap`).
 Curves, areas and orders are those of `score`, which asks `MaskedLM.at_length`. The rest says how a
 network is asked: its vocabulary head answers where a token is hidden and nowhere else; a pass takes
 so many tokens and no more; rows of several lengths share one where the network does not see
-padding, which is tried; a text that is too long is read through windows.
+padding, which is tried; ids that are too many (`tokenise` makes them) are read through windows.
 """
 
 import copy
@@ -206,7 +206,8 @@ class MaskedLM:
     def read(self, texts: Texts) -> Corpus:
         """Texts as rows of their ids, a Corpus: all methods take them this way.
 
-        Raises ValueError: no text at all, what is none, ids that are not int64 [D], and as `encode`.
+        Raises ValueError: no text at all, what is none, ids that are not int64 [D] of the vocabulary,
+        and as `encode` where a text is a string; ids may name any token, special ones too.
         """
         if isinstance(texts, Corpus):
             return texts
@@ -218,6 +219,7 @@ class MaskedLM:
         for row in rows:
             if row.ndim != 1 or row.dtype != torch.int64:
                 raise ValueError(f"the ids of a text must be [D] of int64, got {row!r}")
+            check_vocabulary(row, row == row, self.vocab_size)
         return Corpus(rows)
 
     def one(self, text: Texts) -> Tensor:
@@ -237,7 +239,7 @@ class MaskedLM:
         """
         check_list(texts)
         self.check_length(check_count(num_tokens, "num_tokens"), "blocks")
-        least = max(num_blocks or 1, 1)
+        least = num_blocks or 1
         ids: list[int] = []
         for text in texts:
             if num_blocks is not None and len(ids) >= num_blocks * num_tokens:
@@ -303,7 +305,8 @@ class MaskedLM:
     def single_scores(self, texts: Texts) -> list[Tensor]:
         """log p(x_j | all others) of each token, nats per token: one tensor [D_i] for each text.
 
-        Ids that are too many for the model are read through a window around each token.
+        Ids that are too many for the model, as `tokenise` makes them, are read through a window
+        around each token.
         """
         rows = self.read(texts).rows
         widths = [min(len(ids), self.max_tokens) for ids in rows]
@@ -353,8 +356,9 @@ class MaskedLM:
         for i in tqdm(places, "texts", disable=None, delay=3, leave=False):
             new, width = rows(i), lengths[i] + sum(map(len, self.frame))
             count = sum(len(each.true) for each in (new, *group.values()))
+            # any member will do: a group of several lengths holds short texts alone
             same = lengths[i] == lengths[min(group, default=i)]
-            alike = same or lengths[i] <= SHORT and self.may_pad(SHORT)
+            alike = same or (lengths[i] <= SHORT and self.may_pad(SHORT))
             if group and not (alike and count * width <= self.batch_tokens):
                 yield from self._together(group)
                 group = {}
@@ -467,7 +471,7 @@ class MaskedLM:
         if level not in self.pads:
             width = min(level, self.max_tokens)
             whole = torch.tensor((self.words[:3] * width)[:width])
-            text = whole[: width // 2 + 1]
+            text = whole[: width // 2 + 1]  # a view: what it hides is hidden in `whole` too
             text[len(text) // 2] = self.mask_id
             padded = pad(text, (0, width - len(text)), value=NOTHING)
             rows = [Rows(row[None], row[None]) for row in (text, padded, whole, whole)]

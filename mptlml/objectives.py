@@ -1,8 +1,9 @@
 """Objectives: each takes a model and rows and returns a scalar in nats per row, to be maximised.
 
-All are D times a mean masked log-probability, so that each can be read beside log p(x). Masks are
-shared by the rows unless share_masks=False gives each row its own. data: rows [N, D], or
-`summarise(model, rows)`, the cheaper way to train on the same rows many times, with shared masks.
+All are D times a mean masked log-probability, so that each can be read beside log p(x). Where
+`share_masks` is an argument, rows share their masks unless it is False; the others draw a mask for
+each row. data: rows [N, D], or, where rows share masks, `summarise(model, rows)`, the cheaper way to
+train on the same rows many times.
 All raise ValueError: sizes, rates or numbers of masks out of range, rows that do not fit the model.
 """
 
@@ -48,6 +49,8 @@ def stratified_size(
     model: ConditionalModel, data: Tensor, *, lengths: Tensor | None = None, generator: Generator
 ) -> Tensor:
     """D S(x; m) with the sizes of the N rows spread evenly over 1..D: `uniform_size` with less noise.
+
+    One size for each row, the strata in random order (`masks.stratified_sizes` keeps their order).
 
     lengths [N]: rows of D_i <= D tokens, filled up to D with whatever the model takes for no token;
     what is filled in is neither masked nor scored.
@@ -101,7 +104,7 @@ def bernoulli_rate(
 ) -> Tensor:
     """Each token masked independently at one rate, the log-probabilities summed and divided by it: BERT's practice.
 
-    With a rate ~ U(0, 1) for each row this is the loss of masked diffusion language models, whose
+    Averaged over a rate ~ U(0, 1) this is the loss of masked diffusion language models, whose
     mean is the LML, as that of `stratified_size`. Each row has its own mask. lengths as there.
     """
     num_rows = _num_rows(data)
@@ -125,5 +128,5 @@ def _fresh_scores(
 
 def _num_rows(data: Data) -> int:
     if not torch.is_tensor(data):
-        raise ValueError("share_masks=False needs the rows themselves, not a summary of them")
+        raise ValueError("masks of each row's own need the rows themselves, not a summary of them")
     return len(data)

@@ -51,7 +51,7 @@ class VocabularyModel(ConditionalModel, Protocol):
 class MeanModel(ConditionalModel, Protocol):
     """A model that averages over rows [N, D], or what `summarise` made of them, faster than row by row.
 
-    Both methods are optional.
+    Both methods are optional; `summarise` is of use only beside the other.
     """
 
     def summarise(self, x: Tensor) -> Data:

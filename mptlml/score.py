@@ -144,6 +144,7 @@ def estimate_area(
     2 D by orders; an error that is not above 0.
     """
     check_rows(x, model.num_tokens)
+    check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if error is not None:
         return until_error(
             lambda rows, passes, generator: estimate_area(
@@ -155,7 +156,6 @@ def estimate_area(
             first=8 * model.num_tokens if by_orders else FIRST,
             generator=generator,
         )
-    check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, generator)
     num_passes -= num_passes % 2
@@ -204,8 +204,8 @@ def until_error(
 
     estimate(rows, num_passes, generator): a fresh unbiased estimate of each of the rows, long [n],
     by so many passes, `first` of them at first. A row's next estimate is its last where the
-    standard error of this one, divided by sqrt(2), meets the `error`, or where more than
-    `num_passes` would be taken in all.
+    standard error of this one, divided by sqrt(2), meets the `error`; there is no next one where
+    more than `num_passes` would be taken in all.
 
     The last estimate stands alone: those before it only say how many passes it gets. So it is as
     unbiased, and its standard error as honest, as those of a number of passes fixed beforehand,
@@ -253,7 +253,7 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
 
 
 def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
-    """All of these rows along all of these orders: at step t only token M(t) is asked for."""
+    """All of these rows along all of these orders: at step t only the answer for token M(t) is kept."""
     token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]
     return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
 

@@ -46,7 +46,7 @@ class BernoulliMixture:
         start: "BernoulliMixture | None" = None,
         generator: Generator,
     ) -> "Fitted":
-        """Expectation maximisation from random rows of x [N, D], or from a model `start`.
+        """Expectation maximisation from random rows of x [N, D], or from a model `start`, whose components count then.
 
         Each component also counts `smoothing` imaginary rows of fair coins, which keeps
         probabilities off 0 and 1; with smoothing = 0 this is maximum likelihood, and the

@@ -46,7 +46,7 @@ class SecondMoment:
         return self.mean.device
 
     def about(self, point: Tensor) -> "SecondMoment":
-        """The second moment about another point [D], E[(x - p)(x - p)^T], in float64."""
+        """The second moment about another point p [D], E[(x - p)(x - p)^T], in float64: `mean` is p then."""
         offset = self.mean.double() - point.double()
         return SecondMoment(point.double(), self.covariance.double() + offset.outer(offset))
 
@@ -82,7 +82,7 @@ class PPCA:
             raise ValueError(
                 f"the noise variance must be one positive number, got {noise_variance}"
             )
-        self.mean = weight.new_zeros(self.num_tokens) if mean is None else mean
+        self.mean = weight.new_zeros(self.num_tokens) if mean is None else mean.to(weight)
         if self.mean.shape != (self.num_tokens,):
             raise ValueError(
                 f"mean has shape {tuple(self.mean.shape)}, the weight {tuple(weight.shape)}"
@@ -245,7 +245,7 @@ class PPCA:
         lost = ~(torch.finfo(root.dtype).eps * condition * ratio <= LOST)  # or NaN
         if lost.any():
             raise ValueError(
-                f"sigma^2 = {self.noise_variance:.3g} is too small under {int(lost.sum())} masks: rounding "
+                f"sigma^2 = {self.noise_variance.item():.3g} is too small under {int(lost.sum())} masks: rounding "
                 "would cost digits, and the fewest if you average each row's answer"
             )
         return root, inverse
