@@ -24,7 +24,11 @@ WORDLESS = {
     getattr(tokenize, name)
     for name in "COMMENT NL NEWLINE INDENT DEDENT ENDMARKER ENCODING".split()
 }
-FILES = [name for name in finished("git", "ls-files").stdout.split() if (ROOT / name).is_file()]
+FILES = [
+    name
+    for name in finished("git", "ls-files", "-co", "--exclude-standard").stdout.split()
+    if (ROOT / name).is_file()
+]
 MODULES = [name for name in FILES if name.endswith(".py")]
 TOOL = "mptlml/scoring/"
 
