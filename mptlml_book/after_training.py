@@ -1,4 +1,4 @@
-"""Chapter 14: what a network is good for after its training, where the best possible answer is known.
+"""Chapter 11, last section: what a network is good for after its training, where the best possible answer is known.
 
 A network trained on `known_language.language()` is used at home and in four new domains, each a
 hidden Markov model too. It fills in single words and writes from left to right, unchanged. And it
