@@ -18,6 +18,7 @@ are kept in _build/networks. In this order, since each needs the rates that the 
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
+    calibrated  uniform sizes and fixed 15% of schemes again, each answer calibrated at its size  20 min
 """
 
 import base64
@@ -31,6 +32,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from mptlml import (
     ConditionalModel,
@@ -220,6 +222,42 @@ class Shortfall:
         return torch.where(observed, 0.0, -kl)
 
 
+class Calibrated:
+    """A network whose answers at each mask size are tempered, and mixed with the words' frequencies.
+
+    answer = (1 - share) softmax(warmth log q) + share frequencies, log `frequent` [V], with two
+    `numbers` for each size, fitted to rows [N, D] by their log loss, with one mask of each size for
+    each row.
+    """
+
+    def __init__(
+        self, net: MaskedTransformer, frequent: Tensor, rows: Tensor, *, generator: Generator
+    ) -> None:
+        self.net, self.frequent = net, frequent.float()
+        self.num_tokens, self.vocab_size = net.num_tokens, net.vocab_size
+        size = torch.arange(1, net.num_tokens + 1)[:, None].expand(-1, len(rows))
+        seen = random_masks(net.num_tokens, size, generator=generator)  # [sizes, rows, D]
+        with torch.no_grad():
+            before = net.vocabulary_log_prob(rows, seen)
+        self.numbers = torch.tensor([[1.0, -4.0]]).repeat(len(size), 1).requires_grad_()
+
+        def objective() -> Tensor:
+            own = own_words(self._answer(before, seen), rows)
+            return torch.where(seen, 0.0, own).sum(-1).div(size).sum(0).mean()
+
+        fit(objective, [self.numbers], num_steps=100, learning_rate=0.1, decay_steps=100)
+        self.numbers.requires_grad_(False)
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]; what is said of observed tokens is of no use."""
+        return self._answer(self.net.vocabulary_log_prob(x, observed), observed)
+
+    def _answer(self, before: Tensor, observed: Tensor) -> Tensor:
+        warmth, share = self.numbers[(~observed).sum(-1) - 1, :, None, None].unbind(-3)
+        kept = (warmth * before).log_softmax(-1) + logsigmoid(-share)
+        return torch.logaddexp(kept, logsigmoid(share) + self.frequent)
+
+
 def sentence(row: Iterable[Any]) -> str:
     """The words of a row [D], in lines of at most 80 characters."""
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), 80)
@@ -404,6 +442,7 @@ PLAN = {
     "apart": Group(10, (HIDE_MORE,), num_orders=16),
     "area": Group(5, SCHEMES, num_orders=16),
     "sixteen": Group(3, TWO, 16, 16),
+    "calibrated": Group(10, TWO),
 }
 
 
@@ -456,6 +495,11 @@ def run(
     if group in ("carry", "stay"):
         then, carried = scheme if group == "stay" else "uniform sizes", num_steps // 10
         net = carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
+    if group == "calibrated":
+        truth, generator = language(), draws.seeded(seed, 4)
+        x = truth.sample(128, generator=generator)
+        frequent = truth.vocabulary_log_prob(x[0], torch.zeros(32, dtype=torch.bool))[0]
+        net = Calibrated(net, frequent, x, generator=generator)
     about = dict(scheme=scheme, num_tokens=32, **SMALL, num_steps=num_steps, rate=rate, seed=seed)
     found = read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders)
     found = dict.fromkeys(("best order", "mixture", "spread"), "") | found
