@@ -474,10 +474,11 @@ def run(
     if group in ("carry", "stay"):
         then, carried = scheme if group == "stay" else "uniform sizes", num_steps // 10
         net = carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
-    if group == "calibrated":
-        net = Calibrated(net, language(), generator=draws.seeded(seed, 4))
     about = dict(scheme=scheme, num_tokens=32, **SMALL, num_steps=num_steps, rate=rate, seed=seed)
-    yield about | dict(carried=carried) | read_network(net, scheme, seed=seed)
+    read: VocabularyModel = net
+    if group == "calibrated":
+        read = Calibrated(net, language(), generator=draws.seeded(seed, 4))
+    yield about | dict(carried=carried) | read_network(read, scheme, seed=seed)
 
 
 TABLES = {
