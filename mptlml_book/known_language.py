@@ -47,7 +47,7 @@ from mptlml import (
 )
 from mptlml.masks import spread_places
 from mptlml.models import HiddenMarkovModel
-from mptlml.protocol import VocabularyModel, own_words, token_log_probs
+from mptlml.protocol import VocabularyModel, at_masked, own_words, token_log_probs
 
 from . import runs
 from .transformer import MaskedTransformer, in_blocks
@@ -231,7 +231,7 @@ class Calibrated:
     def __init__(
         self, net: VocabularyModel, truth: HiddenMarkovModel, *, generator: Generator
     ) -> None:
-        self.net, self.num_tokens = net, net.num_tokens
+        self.net, self.num_tokens, self.vocab_size = net, net.num_tokens, net.vocab_size
         x = truth.sample(128, generator=generator)
         size = torch.arange(1, self.num_tokens + 1)[:, None].expand(-1, len(x))
         seen = random_masks(self.num_tokens, size, generator=generator)  # [sizes, rows, D]
@@ -250,6 +250,10 @@ class Calibrated:
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V]; what is said of observed tokens is of no use."""
         return self._answer(self.net.vocabulary_log_prob(x, observed), observed)
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
+        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
     def _answer(self, before: Tensor, observed: Tensor) -> Tensor:
         warmth, share = self.numbers[(~observed).sum(-1) - 1, :, None, None].unbind(-3)
