@@ -17,7 +17,7 @@ are kept in _build/networks. In this order, since each needs the rates that the 
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
-    calibrated  uniform sizes and fixed 15% of schemes again, each answer calibrated at its size  20 min
+    calibrated  uniform sizes and fixed 15% of schemes again, read after calibration             15 min
 """
 
 import base64
