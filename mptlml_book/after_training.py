@@ -1,4 +1,4 @@
-"""Chapter 14: what a network is good for after its training, where the best possible answer is known.
+"""Chapter 11, last section: what a network is good for after its training, where the best possible answer is known.
 
 A network trained on `known_language.language()` is used at home and in four new domains, each a
 hidden Markov model too. It fills in single words and writes from left to right, unchanged. And it
@@ -6,27 +6,26 @@ reads a sentence, so that a classifier learns the topic of the middle word from 
 are above that of the exact model.
 
 The long run, some twenty minutes of one core, trains networks by four schemes for an eighth and for
-a half of Chapter 11's steps, with the rates of that chapter, and one control: random weights. A
-line for each network: what it is, what can be known of it before it is used (`foretellers`), how
-far it is above the least loss in every task and domain (`afterwards`), in nats per sentence.
+a half of Chapter 11's steps, with the rates of that chapter. A line for each network: what it is,
+what can be known of it before it is used (`foretellers`), how far it is above the least loss in
+every task and domain (`afterwards`), in nats per sentence.
 """
 
-import copy
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
-from torch import Generator, Tensor
-from torch.nn.functional import cross_entropy, pad
+from torch import Tensor
+from torch.nn.functional import pad
 
-from mptlml import chain_rule, draws, fit, score_curve
+from mptlml import chain_rule, draws, score_curve
 from mptlml.models import HiddenMarkovModel
 from mptlml.protocol import all_observed
 
 from . import known_language, runs
-from .known_language import NOUNS, NUM_STEPS, VERBS, WORDS, Shortfall, language
+from .known_language import NOUNS, NUM_STEPS, VERBS, Shortfall, language
 from .transformer import MaskedTransformer
 
 # What each domain changes of the language
@@ -102,39 +101,13 @@ def regret(posterior: Tensor, log_answer: Tensor) -> Tensor:
     return -(torch.special.entr(posterior) + posterior * log_answer).sum(-1).mean(-1)
 
 
-@torch.enable_grad()
-def fine_tune(
-    net: MaskedTransformer, x: Tensor, labels: Tensor, head: Tensor, *, generator: Generator
-) -> tuple[MaskedTransformer, Tensor]:
-    """A copy of the network and of a probe's `head` [width + 1, classes], trained on labelled rows x [n, D].
-
-    20 steps of Adam on batches of 32, with a rate that falls from 1e-3 to zero along a half cosine.
-    """
-    net, weight = copy.deepcopy(net), head.float().requires_grad_()
-
-    def objective() -> Tensor:
-        chosen = torch.randperm(len(x), generator=generator)[: known_language.BATCH]
-        return -cross_entropy(with_constant(middle_states(net, x[chosen])) @ weight, labels[chosen])
-
-    fit(
-        objective,
-        [*net.parameters(), weight],
-        num_steps=20,
-        learning_rate=1e-3,
-        decay_steps=20,
-        name="fine-tuning",
-    )
-    return net, weight.detach()
-
-
 @torch.no_grad()
-def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict[str, float]:
+def afterwards(net: MaskedTransformer, *, seed: int) -> dict[str, float]:
     """How far a network is above the least possible loss, by "task, domain", in nats per sentence.
 
         fill      one hidden word at a time: D times the mean divergence from the exact answer
         write     the divergences summed along the words from left to right
         probe n   the regret of the topic of the middle word, from n labelled sentences of the domain
-        tune n    the same after fine-tuning on the first such sentences, at home only; left out with tuned=False
 
     The answers are held against exact ones on 256 sentences, the written words on 16. Sentences,
     labels and sets are new draws for each seed and domain, the same for all networks of a seed.
@@ -158,13 +131,6 @@ def afterwards(net: MaskedTransformer, *, seed: int, tuned: bool = True) -> dict
             heads = probe(read_in, known, posterior.shape[-1])
             answer = (with_constant(read) @ heads).log_softmax(-1)  # [sets, 256, topics]
             found[f"probe {count}, {name}"] = float(regret(posterior, answer).mean())
-            if tuned and name == "home" and count in (32, 512):
-                other, head = fine_tune(
-                    net, x[:count], labels[:count], heads[0], generator=generator
-                )
-                answer = with_constant(middle_states(other, test)) @ head
-                answer = answer.double().log_softmax(-1)
-                found[f"tune {count}, {name}"] = float(regret(posterior, answer))
     return found
 
 
@@ -185,26 +151,20 @@ def foretellers(net: MaskedTransformer, *, seed: int) -> dict[str, float]:
 # The long run
 
 KINDS = "uniform sizes", "fixed 40%", "fixed 15%", "15%, 80/10/10"
-RANDOM = "random weights"
 
 
 def units() -> list[tuple[str, int, int]]:
     """(kind, num_steps, seed) of each network, seed by seed, so that what is done first is complete."""
     steps = NUM_STEPS // 2, NUM_STEPS // 8
-    kinds = [(kind, count) for count in steps for kind in KINDS] + [(RANDOM, 0)]
-    return [(*kind, seed) for seed in known_language.seeds(10) for kind in kinds]
+    every = known_language.seeds(10)
+    return [(kind, count, seed) for seed in every for count in steps for kind in KINDS]
 
 
 def run(kind: str, num_steps: int, seed: int) -> Iterator[dict[str, Any]]:
     """The one line of a network."""
-    rates = known_language.tuned()
-    rate = rates.get(kind, rates["uniform sizes"])
-    if kind == RANDOM:
-        net = MaskedTransformer(32, len(WORDS), generator=Generator().manual_seed(seed))
-    else:
-        net = known_language.network(kind, seed, num_steps=num_steps)
-    found = foretellers(net, seed=seed) | afterwards(net, seed=seed)
-    yield dict(kind=kind, num_steps=num_steps, rate=rate, seed=seed) | found
+    net = known_language.network(kind, seed, num_steps=num_steps)
+    about = dict(kind=kind, num_steps=num_steps, rate=known_language.tuned()[kind], seed=seed)
+    yield about | foretellers(net, seed=seed) | afterwards(net, seed=seed)
 
 
 TABLES = {"after_training": runs.Table(run, units)}

@@ -13,11 +13,11 @@ are kept in _build/networks. In this order, since each needs the rates that the 
     carry    three of these, carried on with uniform sizes for a tenth of their steps             4 min
     stay     fixed 15% again, carried on at 15% for a tenth of its steps: the control of carry    2 min
     longer   the same three, with four times the steps, three seeds                              15 min
-    targets  fixed 15% with 13/5 times the steps: as many words predicted as by fixed 40%         8 min
     words    fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes   10 min
     apart    13 words hidden, 5 of them predicted                                                 4 min
     area     the schemes for which the area chose another rate, with that rate, five seeds        5 min
     sixteen  uniform sizes and fixed 15% with sixteen times the steps, three seeds               25 min
+    calibrated  uniform sizes and fixed 15% of schemes again, read after calibration             15 min
 """
 
 import base64
@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from mptlml import (
     ConditionalModel,
@@ -40,14 +41,13 @@ from mptlml import (
     fit,
     mean_score,
     objectives,
-    order_gap,
     random_masks,
     random_orders,
     score_curve,
 )
 from mptlml.masks import spread_places
 from mptlml.models import HiddenMarkovModel
-from mptlml.protocol import VocabularyModel, own_words, token_log_probs
+from mptlml.protocol import VocabularyModel, at_masked, own_words, token_log_probs
 
 from . import runs
 from .transformer import MaskedTransformer, in_blocks
@@ -220,6 +220,47 @@ class Shortfall:
         return torch.where(observed, 0.0, -kl)
 
 
+class Calibrated:
+    """A network whose answers at each mask size are tempered, and mixed with the words' frequencies.
+
+    answer = (1 - share) softmax(warmth log q) + share frequencies: two `numbers` for each size,
+    warmth and the logit of the share, fitted by the log loss of 128 rows of the truth, each under
+    one mask of each size.
+    """
+
+    def __init__(
+        self, net: VocabularyModel, truth: HiddenMarkovModel, *, generator: Generator
+    ) -> None:
+        self.net, self.num_tokens, self.vocab_size = net, net.num_tokens, net.vocab_size
+        x = truth.sample(128, generator=generator)
+        size = torch.arange(1, self.num_tokens + 1)[:, None].expand(-1, len(x))
+        seen = random_masks(self.num_tokens, size, generator=generator)  # [sizes, rows, D]
+        self.frequent = truth.vocabulary_log_prob(x[0], torch.zeros_like(seen[0, 0]))[0].float()
+        self.numbers = torch.tensor([[1.0, -4.0]]).repeat(len(size), 1)
+        with torch.no_grad():
+            before = net.vocabulary_log_prob(x, seen)
+
+        def objective() -> Tensor:
+            own = own_words(self._answer(before, seen), x)
+            return torch.where(seen, 0.0, own).sum(-1).div(size).sum(0).mean()
+
+        numbers = self.numbers.requires_grad_()
+        fit(objective, [numbers], num_steps=100, learning_rate=0.1, decay_steps=100)
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j = v | x_R), nats per token [..., D, V]; what is said of observed tokens is of no use."""
+        return self._answer(self.net.vocabulary_log_prob(x, observed), observed)
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
+        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
+
+    def _answer(self, before: Tensor, observed: Tensor) -> Tensor:
+        warmth, share = self.numbers[(~observed).sum(-1) - 1, :, None, None].unbind(-3)
+        kept = (warmth * before).log_softmax(-1) + logsigmoid(-share)
+        return torch.logaddexp(kept, logsigmoid(share) + self.frequent)
+
+
 def sentence(row: Iterable[Any]) -> str:
     """The words of a row [D], in lines of at most 80 characters."""
     return textwrap.fill(" ".join(WORDS[int(token)] for token in row), 80)
@@ -281,24 +322,18 @@ def train_on(
 
 @torch.no_grad()
 def read_network(
-    net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128, num_orders: int = 16
+    net: VocabularyModel, scheme: str, *, seed: int, num_rows: int = 128
 ) -> dict[str, Any]:
     """How far a network stops below the exact values of the language, in nats per row, by every reading.
 
-    Each seed draws its own rows, masks and orders, the same for all networks: errors over seeds
-    include theirs.
+    Each seed draws its own rows and masks, the same for all networks: errors over seeds include
+    theirs.
 
         gap             area minus expected LML
         curve           the distance below the exact curve at each size, nats per token (a list)
         size 1, 15%, 40%  D S(m) minus its exact value, at one size
         own             the same for the objective of its scheme; for 80/10/10 the objective itself
         left to right   log q along this order minus log p
-        best order      the same along the best of the orders below, left to right and its reverse: the order that is
-                        best on one half of the rows is scored on the other half
-        mixture         log of the mixture over num_orders random orders minus their mean
-        spread          standard deviation of log q over orders
-
-    The readings of several orders use an eighth of the rows; with num_orders=0 they are left out.
     """
     truth, generator = language(net.num_tokens), draws.seeded(seed, 2)
     shortfall, length = Shortfall(net, truth), net.num_tokens
@@ -307,26 +342,14 @@ def read_network(
     single = 1, round(0.15 * length), round(0.4 * length)
     sizes = score_curve(shortfall, x, single, share_masks=False, generator=generator).mean * length
     judged = net if scheme == "15%, 80/10/10" else shortfall
-    backwards = torch.arange(length)
-    ends = torch.stack([backwards, backwards.flip(0)])  # the last: left to right
-    found = {
+    ahead = torch.arange(length).flip(0)[None]
+    return {
         "gap": curve.area().mean,
         **dict(zip(("size 1", "15%", "40%"), sizes.tolist(), strict=True)),
         "own": float(OBJECTIVES[scheme](judged, x, generator=generator)),
-        "left to right": float(chain_rule(shortfall, x[:num_rows], ends[1:]).sum(-1).mean()),
+        "left to right": float(chain_rule(shortfall, x[:num_rows], ahead).sum(-1).mean()),
         "curve": curve.mean.tolist(),
     }
-    if num_orders:
-        orders, some = random_orders(length, num_orders, generator=generator), x[: num_rows // 8]
-        log_prob = chain_rule(net, some, orders).double().sum(-1)  # [orders, rows]
-        below = chain_rule(shortfall, some, torch.cat([orders, ends])).sum(-1)
-        first, second = (half.mean(1) for half in below.tensor_split(2, 1))  # [orders]
-        found |= {
-            "best order": float(first[second.argmax()] + second[first.argmax()]) / 2,
-            "mixture": float(order_gap(log_prob).mean()),
-            "spread": float(log_prob.std(0).mean()),
-        }
-    return found
 
 
 def holm(p: Any) -> np.ndarray:
@@ -385,25 +408,24 @@ TWO, THREE = ("uniform sizes", "fixed 15%"), ("uniform sizes", "fixed 15%", "fix
 
 
 class Group(NamedTuple):
-    """How many seeds, which schemes, how many times NUM_STEPS, along how many orders each network is read."""
+    """How many seeds, which schemes, how many times NUM_STEPS."""
 
     num_seeds: int
     schemes: Iterable[str]
     times: float = 1
-    num_orders: int = 0
 
 
 PLAN = {
     "tuning": Group(3, SCHEMES),
-    "schemes": Group(10, SCHEMES, num_orders=16),
+    "schemes": Group(10, SCHEMES),
     "carry": Group(10, THREE),
     "stay": Group(10, ("fixed 15%",)),
     "longer": Group(3, THREE, 4),
-    "targets": Group(10, ("fixed 15%",), 13 / 5, 16),
-    "words": Group(10, ("fixed 15%",), 33 / 10, 16),
-    "apart": Group(10, (HIDE_MORE,), num_orders=16),
-    "area": Group(5, SCHEMES, num_orders=16),
-    "sixteen": Group(3, TWO, 16, 16),
+    "words": Group(10, ("fixed 15%",), 33 / 10),
+    "apart": Group(10, (HIDE_MORE,)),
+    "area": Group(5, SCHEMES),
+    "sixteen": Group(3, TWO, 16),
+    "calibrated": Group(10, TWO),
 }
 
 
@@ -439,7 +461,7 @@ def rates_of(group: str, scheme: str) -> Iterable[float]:
 
 def units(group: str) -> list[tuple[str, int, float, int]]:
     """The arguments of `run` for each network of a group, seed by seed: what is done first is complete."""
-    number, schemes, times, _ = PLAN[group]
+    number, schemes, times = PLAN[group]
     return [
         (scheme, round(times * NUM_STEPS), rate, seed)
         for seed in seeds(number, 101 if group == "tuning" else FIRST_SEED)
@@ -457,9 +479,10 @@ def run(
         then, carried = scheme if group == "stay" else "uniform sizes", num_steps // 10
         net = carry_on(net, then, seed=seed, num_steps=carried, learning_rate=CARRY_RATE)
     about = dict(scheme=scheme, num_tokens=32, **SMALL, num_steps=num_steps, rate=rate, seed=seed)
-    found = read_network(net, scheme, seed=seed, num_orders=PLAN[group].num_orders)
-    found = dict.fromkeys(("best order", "mixture", "spread"), "") | found
-    yield about | dict(carried=carried) | found
+    read: VocabularyModel = net
+    if group == "calibrated":
+        read = Calibrated(net, language(), generator=draws.seeded(seed, 4))
+    yield about | dict(carried=carried) | read_network(read, scheme, seed=seed)
 
 
 TABLES = {

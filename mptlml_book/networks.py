@@ -424,7 +424,7 @@ def recipe(name: str, times: int, seed: int) -> Lines:
             net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10
         )
     line = dict(recipe=name, times=times, seed=seed, rate=rate)
-    line |= known.read_network(net, "fixed 15%", seed=seed, num_orders=0)
+    line |= known.read_network(net, "fixed 15%", seed=seed)
     yield line | known.read_right_end(net, seed=seed)
 
 

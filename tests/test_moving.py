@@ -22,7 +22,7 @@ KINDS = {
     "orders": "notebooks/02_proposition",
     "rate": "notebooks/07_fixed_rate",
     "network": "notebooks/11_known_language",
-    "coins": "notebooks/15_evidence",
+    "coins": "notebooks/14_evidence",
 }
 
 

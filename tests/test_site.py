@@ -18,6 +18,8 @@ PAGES = [
     *(page["file"] for part in TOC["parts"] for page in part["chapters"]),
     "search",
 ]
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
+MOVED = CONFIG["html_context"]["moved"]
 PHONE = {"width": 390, "height": 844}
 KINDS = TOC["root"], "notebooks/02_proposition", "book/scorecard", "book/references"
 
@@ -111,7 +113,7 @@ def test_every_page_that_was_built_is_looked_at_and_has_a_title_of_its_own(page,
         path.relative_to(built_site).with_suffix("").as_posix()
         for path in built_site.rglob("*.html")
     }
-    assert {name for name in built if not name.startswith("_")} == {*PAGES, "index"}
+    assert {name for name in built if not name.startswith("_")} == {*PAGES, *MOVED, "index"}
     assert len({page(name).title.get_text() for name in PAGES}) == len(PAGES)
 
 
@@ -203,6 +205,13 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(opened):
     link.click()
     cell.locator("div.cell_input", has_text='report.claim(f"table1-p{P}"').wait_for()
     assert not story.is_visible()
+
+
+def test_an_old_address_leads_on(opened, page):
+    for name, target in MOVED.items():
+        there, _, anchor = target.partition("#")
+        opened(name).wait_for_url(f"**/{target}")
+        assert not anchor or page(f"notebooks/{there[:-5]}").select(f"#{anchor}")
 
 
 def test_every_link_inside_the_book_has_its_target(page):
