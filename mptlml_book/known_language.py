@@ -261,21 +261,22 @@ def carry_on(
 def train_on(
     rows: Tensor,
     net: MaskedTransformer,
-    scheme: str,
+    scheme: str | Objective,
     generator: Generator,
     learning_rate: float,
     warm_up: int,
 ) -> History:
     """The network trained on rows [N, D], one batch after the other and each row once: the History."""
+    objective = OBJECTIVES[scheme] if isinstance(scheme, str) else scheme
     rest, steps = iter(rows.split(BATCH)), len(rows) // BATCH
     return fit(
-        lambda: OBJECTIVES[scheme](net, next(rest), generator=generator),
+        lambda: objective(net, next(rest), generator=generator),
         net.parameters(),
         num_steps=steps,
         learning_rate=learning_rate,
         decay_steps=steps,
         warm_up=warm_up,
-        name=scheme,
+        name=str(scheme),
     )
 
 

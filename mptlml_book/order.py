@@ -17,6 +17,7 @@ stands in book/data/order_predictions.csv. Each table needs the first one:
     order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
+    order_passes  two languages, eight seeds, both lengths: five orders, and 1 to 16 words per pass  5 h
     order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
 
 A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of a trial (11).
@@ -34,10 +35,11 @@ from scipy.stats import qmc, t
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot, pad
 
+from mptlml import draws
 from mptlml.draws import seeded
-from mptlml.masks import random_orders
+from mptlml.masks import random_orders, spread_places
 from mptlml.models import HiddenMarkovModel
-from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
+from mptlml.protocol import ConditionalModel, VocabularyModel, at_masked, own_words, token_log_probs
 from mptlml.score import chain_rule
 
 from . import known_language as known
@@ -55,8 +57,9 @@ UNIFORM, WEIGHTED, FORTY, FIFTEEN, SURE, THEN = SCHEMES = (
     "40%, then uniform",
 )
 LONGER = UNIFORM, FORTY, FIFTEEN, THEN  # read in longer runs
-LAST_RATE = 3e-4  # of the last tenth of the steps of THEN: that of Chapter 11
+OWN = "own path"  # uniform sizes, and in the last tenth of the steps masks from the network's own surest path
 TIE = 1e-9  # what differs by rounding counts as equal
+PASSES = 32, 16, 8, 4, 2  # one word per pass, and 2, 4, 8, 16
 RATES = 1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2
 TUNING_SEEDS = 121, 122
 NUM_ROWS = 128  # on which a network is read
@@ -104,6 +107,10 @@ class Language:
         (slope,) = torch.autograd.grad(self.visible_prob(seen).sum(), seen)
         share = seen.detach() * slope
         return (share / share.sum(-1, keepdim=True)).log()
+
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]."""
+        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
 
 class Copies(Language):
@@ -223,6 +230,24 @@ class Placed(nn.Embedding):
         return super().forward(ids) + self.place
 
 
+def own_path(model: VocabularyModel, x: Tensor, *, generator: Generator) -> Tensor:
+    """D times the mean score of what is hidden on the model's own surest path through rows x [N, D]: nats per row.
+
+    The path uncovers four places of 32 at a time; the rows are spread evenly over its eight masks.
+    Masks that inference visits: Shih, Sadigh & Ermon (2022) and, by confidence, Kim et al. (2026).
+    """
+    tie = draws.rand(x.shape, None, generator)
+    path = torch.stack(follow(surest(model), x, tie, 8)[:-1])  # [8, N, D]
+    stage = (spread_places(len(x), generator=generator) * len(path)).long()
+    seen = path[stage, torch.arange(len(x))]
+    return token_log_probs(model, x, seen).sum(-1).div((~seen).sum(-1)).mean() * x.shape[-1]
+
+
+# what begins, what the last tenth of the steps has in its place, and its rate: that of Chapter 11, or the best of three
+# for the network's own path on a seed of tuning
+IN_THE_END = {THEN: (FORTY, UNIFORM, 3e-4), OWN: (UNIFORM, own_path, 1e-3)}
+
+
 def train(
     language: str, scheme: str, seed: int, num_steps: int, rate: float, distance: str = "flat"
 ) -> MaskedTransformer:
@@ -233,11 +258,12 @@ def train(
     )
     net.embedding = Placed(net.embedding, truth.num_tokens)
     rows = truth.sample(num_steps * known.BATCH, generator=generator)
-    last = num_steps // 10 if scheme == THEN else 0
+    begin, then, last_rate = IN_THE_END.get(scheme, (scheme, "", 0))
+    last = num_steps // 10 if then else 0
     first, rest = rows.tensor_split([(num_steps - last) * known.BATCH])
-    known.train_on(first, net, FORTY if last else scheme, generator, rate, known.WARM_UP)
-    if last:
-        known.train_on(rest, net, UNIFORM, generator, LAST_RATE, last // 6)
+    known.train_on(first, net, begin, generator, rate, known.WARM_UP)
+    if then:
+        known.train_on(rest, net, then, generator, last_rate, last // 6)
     return net
 
 
@@ -251,7 +277,7 @@ def tuned(language: str, scheme: str) -> float:
     """The learning rate of a scheme: that of its own loss."""
     tried = pd.read_csv(results.FOLDER / "order_tuning.csv", comment="#")
     loss = tried.pivot_table("loss", "rate", ["language", "scheme"])
-    return loss[language, FORTY if scheme == THEN else scheme].idxmin()
+    return loss[language, IN_THE_END.get(scheme, [scheme])[0]].idxmin()
 
 
 @torch.no_grad()
@@ -298,6 +324,16 @@ def random(x: Tensor, seen: Tensor) -> Tensor:
 def scattered(num_tokens: int) -> Order:
     """Places far from each other first: Halton's sequence, their numbers read with the last bit first."""
     return fixed(torch.from_numpy(qmc.Halton(1, scramble=False).random(num_tokens)[:, 0]))
+
+
+def surest_by_margin(model: VocabularyModel) -> Order:
+    """The place whose likeliest word is furthest ahead of the next: one of the rules of DUEL (Turok et al. 2026)."""
+
+    def key(x: Tensor, seen: Tensor) -> Tensor:
+        best, second = model.vocabulary_log_prob(x, seen).double().exp().topk(2).values.unbind(-1)
+        return best - second
+
+    return key
 
 
 # Reading ----------------------------------------------------------------------------------------------------
@@ -475,6 +511,34 @@ def table(
     return results.Table(read, lambda: product(range(21, 21 + num_seeds), languages))
 
 
+def read_passes(num_steps: int, seed: int, language: str) -> Iterator[dict]:
+    """A line for each network, order and number of words per pass, read on the same rows.
+
+    gap: KL(truth || network) at each place, as everywhere here. at once: what the exact answers
+    themselves lose along the path, because the words of one pass do not see each other. The text
+    that the network writes is below the truth's by their sum.
+    """
+    truth = LANGUAGES[language]
+    x, tie = rows_and_ties(truth, seed)
+    every = torch.arange(truth.num_tokens)
+    log_p = along(truth, x, follow(fixed(every), x, tie))
+    for scheme in UNIFORM, FORTY, FIFTEEN, OWN:
+        net = network(language, scheme, seed, num_steps, tuned(language, scheme), "flat")
+        orders = {
+            "random": random,
+            "left to right": fixed(every),
+            "own surest": surest(net),
+            "margin": surest_by_margin(net),
+            "scattered": scattered(truth.num_tokens),
+        }
+        for (order, rule), passes in product(orders.items(), PASSES):
+            path = follow(rule, x, tie, passes)
+            at_once = float((log_p - along(truth, x, path)).mean())
+            about = dict(num_steps=num_steps, seed=seed, language=language, scheme=scheme)
+            about |= dict(order=order, passes=passes)
+            yield about | {"gap": behind(net, truth, x, path), "at once": at_once}
+
+
 def beside_in_the_chain(num_steps: int, seed: int) -> Iterator[dict]:
     """A line for each network of the moved chain: beside a visible word where the chain, not the page, has it."""
     truth = LANGUAGES["moved"]
@@ -511,6 +575,9 @@ TABLES = {
     "order_near": table(600, 10, ["chain"], LONGER[:-1], "near"),
     "order_words": table(1980, 10, schemes=[FIFTEEN]),
     "order_9600": table(9600, 4, ["chain"], LONGER),
+    "order_passes": results.Table(
+        read_passes, lambda: product([600, 2400], range(21, 29), ["chain", "tree"])
+    ),
     "order_best": results.Table(best, lambda: product(range(21, 26), [UNIFORM, FIFTEEN])),
 }
 
