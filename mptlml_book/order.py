@@ -13,7 +13,6 @@ stands in book/data/order_predictions.csv. Each table needs the first one:
     order_600     all schemes, five languages, ten seeds                                                2.3 h
     order_2400    the same with four times the steps, eight seeds: the predictions are about these      3.8 h
     order_half    uniform sizes and 15% in the chain at half the rates, 2,400 steps, eight seeds        0.3 h
-    order_moved   the moved chain, beside visible words where the chain has them, networks from above   0.1 h
     order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
@@ -39,7 +38,7 @@ from mptlml import draws
 from mptlml.draws import seeded
 from mptlml.masks import random_orders, spread_places
 from mptlml.models import HiddenMarkovModel
-from mptlml.protocol import ConditionalModel, VocabularyModel, at_masked, own_words, token_log_probs
+from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
 from mptlml.score import chain_rule
 
 from . import known_language as known
@@ -84,15 +83,12 @@ class Moved:
         return answer[..., self.back, :]
 
 
-class Language:
+class Language(VocabularyModel):
     """D = `num_tokens` words out of V = `vocab_size`: whoever can sum over hidden words can predict them.
 
     p(x_R) = sum prod_j seen_jv p(x), where seen_j holds 1 for each word that token j may be, else 0.
     It is linear in each seen_jv, so its slope there is the part of the rows whose word j is v.
     """
-
-    num_tokens: int
-    vocab_size: int
 
     def visible_prob(self, seen: Tensor) -> Tensor:
         """p(x_R) [...], from which words each token may be, float64 [..., D, V]."""
@@ -107,10 +103,6 @@ class Language:
         (slope,) = torch.autograd.grad(self.visible_prob(seen).sum(), seen)
         share = seen.detach() * slope
         return (share / share.sum(-1, keepdim=True)).log()
-
-    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]."""
-        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
 
 class Copies(Language):
@@ -444,17 +436,6 @@ def lead(
     return (gap[second] - gap[first]).dropna()
 
 
-def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own surest") -> pd.Series:
-    """How much further from the language along an order the scheme with a seed's best area is than the best one there.
-
-    The best one is that of the other seeds, so that chance favours neither. Nats per row, by seed.
-    """
-    gap = by_seed(runs, language, order, num_steps)
-    by_area = by_seed(runs, language, "random", num_steps).idxmin(axis=1)
-    best = (gap.sum() - gap).idxmin(axis=1)
-    return pd.Series({seed: row[by_area[seed]] - row[best[seed]] for seed, row in gap.iterrows()})
-
-
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
     """Mean of `some` over mean of `whole`, pairs by seed, and Fieller's interval: (R, low, high).
 
@@ -539,17 +520,6 @@ def read_passes(num_steps: int, seed: int, language: str) -> Iterator[dict]:
             yield about | {"gap": behind(net, truth, x, path), "at once": at_once}
 
 
-def beside_in_the_chain(num_steps: int, seed: int) -> Iterator[dict]:
-    """A line for each network of the moved chain: beside a visible word where the chain, not the page, has it."""
-    truth = LANGUAGES["moved"]
-    x, tie = rows_and_ties(truth, seed)
-    path = follow(beside(truth.places), x, tie)
-    for scheme in LONGER:
-        net = network("moved", scheme, seed, num_steps, tuned("moved", scheme))
-        about = dict(language="moved", num_steps=num_steps, seed=seed, scheme=scheme)
-        yield about | {"beside in the chain": behind(net, truth, x, path)}
-
-
 def best(seed: int, scheme: str) -> Iterator[dict]:
     """A line for each number of orders of `best_of`. 256 rows.
 
@@ -568,10 +538,6 @@ TABLES = {
     "order_600": table(600, 10),
     "order_2400": table(2400, 8),
     "order_half": table(2400, 8, ["chain"], [UNIFORM, FIFTEEN], factor=0.5),
-    "order_moved": results.Table(
-        beside_in_the_chain,
-        lambda: [*product([600], range(21, 31)), *product([2400], range(21, 29))],
-    ),
     "order_near": table(600, 10, ["chain"], LONGER[:-1], "near"),
     "order_words": table(1980, 10, schemes=[FIFTEEN]),
     "order_9600": table(9600, 4, ["chain"], LONGER),
