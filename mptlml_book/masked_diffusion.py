@@ -1,8 +1,7 @@
-"""Chapter 12: how noisy published estimators of an area are, and what published samplers write.
+"""Chapter 12: what published evaluators measure, how noisy they are, and what LLaDA's sampler writes.
 
-The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025),
-and others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) and LLaDA's (by
-confidence).
+The evaluators are those of the public code of MDLM (Sahoo et al. 2024), LLaDA (Nie et al. 2025),
+DUEL (Turok et al. 2026) and others.
 
 Schedules: how many tokens each pass writes, g_1, ..., g_k with sum D. Pass s starts with m_s = D -
 (g_1 + ... + g_{s-1}) tokens hidden, and writes g_s of them, at random places, each from its own

@@ -1,4 +1,4 @@
-"""The order that is chosen: five languages with exact answers, orders, what is left of a lead along them; the long run.
+"""The order that is chosen: five languages with exact answers, orders, what is left of a lead along them; long runs.
 
 A network is read along an order as KL(p || q) at the place that is filled next, given all that is
 visible, summed over the places: what its text is below the truth's, without the noise of the words.
@@ -6,8 +6,9 @@ Along random orders the mean is the truth's area minus the network's. An order m
 by place, by what is visible alone. A lead is the difference of two networks; R is the lead along an
 order over that along random orders.
 
-The long run: a line for each network, KL in nats per row along each order. What was foretold
-stands in book/data/order_predictions.csv. Each table needs the first one:
+The long runs: a line for each network, KL in nats per row along each order. What was foretold
+stands in book/data/order_predictions.csv and order_passes_predictions.csv. Each table needs
+the first one:
 
     order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
     order_600     all schemes, five languages, ten seeds                                                2.3 h
@@ -16,10 +17,11 @@ stands in book/data/order_predictions.csv. Each table needs the first one:
     order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
-    order_passes  two languages, eight seeds, both lengths: five orders, and 1 to 16 words per pass  5 h
+    order_passes  two languages, eight seeds, both lengths: five orders, 1 to 16 words per pass         3 h
     order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
 
-A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of a trial (11).
+A network of "40%, then uniform" has the rate of a fixed 40%, one of "own path" that of uniform sizes. No seed is that
+of a trial (11).
 """
 
 import math
