@@ -239,7 +239,10 @@ def own_path(model: VocabularyModel, x: Tensor, *, generator: Generator) -> Tens
 
 # what begins, what the last tenth of the steps has in its place, and its rate: that of Chapter 11, or the best of three
 # for the network's own path on a seed of tuning
-IN_THE_END = {THEN: (FORTY, UNIFORM, 3e-4), OWN: (UNIFORM, own_path, 1e-3)}
+IN_THE_END: dict[str, tuple[str, str | known.Objective, float]] = {
+    THEN: (FORTY, UNIFORM, 3e-4),
+    OWN: (UNIFORM, own_path, 1e-3),
+}
 
 
 def train(
