@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 from . import draws
 from .checks import check_count, check_lengths, check_rate, check_sizes
 from .masks import random_masks, spread_places
-from .protocol import ConditionalModel, Data, VocabularyModel, in_full, own_words
+from .protocol import ConditionalModel, Data
 from .score import mean_score
 
 
@@ -65,25 +65,6 @@ def stratified_size(
         return mean_score(model, data, observed).mean() * model.num_tokens
     shares = (sizes.double() / lengths)[None].to(data.device)
     return mean_score(model, data, observed, shares).mean()
-
-
-def eighty_ten_ten(
-    model: VocabularyModel, data: Tensor, size: int, *, generator: Generator
-) -> Tensor:
-    """D times the mean score of `size` tokens as BERT is trained: 80% masked, 10% another word, 10% as is.
-
-    The model also answers for tokens that it sees (`vocabulary_log_prob`); one that takes them for
-    certain, as a joint distribution does, scores -inf where another word is shown. Each row draws
-    its own tokens (Devlin et al. 2019, Sec. 3.1).
-    """
-    sizes = check_sizes(size, model.num_tokens).expand(_num_rows(data))
-    chosen = ~random_masks(model.num_tokens, sizes, generator=generator).to(data.device)
-    fate = torch.rand(data.shape, generator=generator, dtype=torch.float32).to(data.device)
-    word = draws.randint(model.vocab_size, data.shape, data, generator).to(data.dtype)
-    masked, another = chosen & (fate < 0.8), chosen & (0.8 <= fate) & (fate < 0.9)
-    answer = model.vocabulary_log_prob(torch.where(another, word, data), ~masked)
-    answer = in_full(own_words(answer, data))
-    return torch.where(chosen, answer, 0.0).sum(-1).mean() * model.num_tokens / sizes[0]
 
 
 def every_size(

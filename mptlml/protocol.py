@@ -47,6 +47,10 @@ class VocabularyModel(ConditionalModel, Protocol):
         A joint distribution is certain of an observed token's word. A network need not be.
         """
 
+    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
+        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
+
 
 class MeanModel(ConditionalModel, Protocol):
     """A model that averages over rows [N, D], or what `summarise` made of them, faster than row by row.

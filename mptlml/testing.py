@@ -19,9 +19,10 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from .curve import Estimate
 from .draws import randint, randn, seeded
 from .masks import random_masks, random_orders
-from .protocol import own_words
+from .protocol import VocabularyModel, own_words
 from .score import chain_rule, exact_curve
 
+LEVEL = 0.99  # of the intervals by which evaluators are judged
 GRID = torch.linspace(-40, 40, 801, dtype=torch.float64)  # for densities of real tokens
 
 
@@ -91,10 +92,8 @@ def check_model(model: Any, **options: Any) -> list[str]:
 
     Raises AssertionError: all broken laws.
     """
-    if not isinstance(model, Case):
-        case = Case(lambda: model, model.num_tokens, **options)
-    else:
-        case = replace(model, **options)
+    case = model if isinstance(model, Case) else Case(lambda: model, model.num_tokens)
+    case = replace(case, **options)
     laws, broken = case.laws(), []
     for law in laws:
         try:
@@ -106,19 +105,38 @@ def check_model(model: Any, **options: Any) -> list[str]:
 
 
 class Verdict(NamedTuple):
-    """What an evaluator measures: "unbiased", "bound" or "impossible", its bias, and its noise.
+    """What an evaluator measures, and the two numbers that say so.
 
-    bias: of the mean over rows, nats per row, with its error. noise: standard deviation of the
-    value of one row over draws, root mean square over rows.
+    verdict, the first that holds: "impossible", above log p(x) where it is known; "mass above 1",
+    the score of no distribution; "bound", below log p(x); "unbiased", within a margin of it; "not
+    told from log p". bias: of the mean over rows, nats per row. mass: sum_x exp(E[value]) where
+    answers contradict each other. Both with their error; the text has half the interval of LEVEL.
     """
 
     verdict: str
     bias: Estimate
-    noise: float
+    mass: Estimate
 
     def __str__(self) -> str:
-        bias = f"{self.bias.mean:.2f} ± {self.bias.stderr:.2f} nats per row"
-        return f"{self.verdict}: {bias} above log p(x), noise {self.noise:.2f}"
+        low, high = self.bias.interval(LEVEL)
+        away = f"{self.bias.mean:.2f} ± {(high - low) / 2:.2f} nats per row above log p(x)"
+        return f"{self.verdict}: {away}; mass {self.mass.mean:.2f}"
+
+
+class Incoherent(VocabularyModel):
+    """Random answers, always the same ones, for four tokens of three words: no joint distribution has them.
+
+    Along an order that looks at visible words alone, exp(log q) of the 81 texts sums to 1, and
+    along a mean of orders to less. What sums to more is no log-probability.
+    """
+
+    num_tokens, vocab_size = 4, 3
+    answers = randn([256, 4, 3], None, seeded(81)).log_softmax(-1)
+
+    def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
+        """log q(x_j = v | x_R), nats per token [..., 4, 3]."""
+        seen = torch.where(observed, x.long(), 3)
+        return self.answers[(seen * 4 ** torch.arange(4)).sum(-1)]
 
 
 @torch.no_grad()
@@ -126,30 +144,46 @@ def check_evaluator(
     evaluate: Callable[[Any, Tensor, Generator], Tensor],
     truth: Any,
     *,
-    num_rows: int = 512,
-    draws: int = 2,
-    level: float = 0.99,
+    num_rows: int = 1024,
+    margin: float = 0.25,
     generator: Generator,
 ) -> Verdict:
-    """What `evaluate(model, x, generator)` measures, in nats for each row x [N, D], where log p(x) is known: a Verdict.
+    """What `evaluate(model, x, generator)` measures, in nats for each row x [N, D], of two models: a Verdict.
 
-    truth: a model with `sample` and `log_prob`, whose rows and whose exact answers the evaluator is
-    given. On average no distribution has a higher log-probability of these rows than the truth, so
-    what lies above it is "impossible"; what lies below may be a "bound"; "unbiased" is what is not
-    told from log p(x) at this level. Raises ValueError: values of another shape or not finite.
+    truth: a model with `sample` and `log_prob`, whose rows and exact answers the evaluator is given
+    first. On average no distribution has a higher log-probability of these rows. Exact answers
+    agree along all orders, though: whether an order was chosen with the hidden words in hand shows
+    in `Incoherent` alone. margin: nats per row, within which the interval of LEVEL must lie for the
+    verdict "unbiased". Raises ValueError: values of another shape or not finite.
     """
+
+    def values(model: Any, x: Tensor) -> Tensor:
+        found = evaluate(model, x, generator)
+        if found.shape != x.shape[:1] or not found.isfinite().all():
+            raise ValueError(f"expected finite nats of shape ({len(x)},), got {found}")
+        return found.double()
+
     x = truth.sample(num_rows, generator=generator)
-    value = torch.stack([evaluate(truth, x, generator) for _ in range(draws)]).double()
-    if value.shape != (draws, num_rows) or not value.isfinite().all():
-        raise ValueError(
-            f"an evaluator must answer finite nats of shape ({num_rows},), got {value}"
-        )
-    away = value.mean(0) - truth.log_prob(x)
-    bias = Estimate(float(away.mean()), float(away.std()) / math.sqrt(num_rows), num_rows - 1)
-    low, high = bias.interval(level)
-    rounding = 1e-5 * float(value.abs().mean())
-    verdict = "impossible" if low > rounding else "bound" if high < -rounding else "unbiased"
-    return Verdict(verdict, bias, float(value.var(0).mean().sqrt()))
+    texts = torch.cartesian_prod(*4 * [torch.arange(3)])
+    exact = truth.log_prob(x)
+    bias = _mean(values(truth, x) - exact)
+    every = torch.stack([values(Incoherent(), texts) for _ in range(64)])
+    score = every.mean(0)
+    mass = _mean((score.exp() * (1 + every - score)).sum(-1))  # its error to first order
+    (low, high), rounding = bias.interval(LEVEL), 1e-5 * exact.abs().mean()
+    holds = {
+        "impossible": low > rounding,
+        "mass above 1": mass.interval(LEVEL)[0] > 1.00001,
+        "bound": high < -rounding,
+        "unbiased": max(-low, high) < margin,
+    }
+    return Verdict(next(filter(holds.get, holds), "not told from log p"), bias, mass)
+
+
+def _mean(values: Tensor) -> Estimate:
+    """The mean of independent values [n], with its error."""
+    count = len(values)
+    return Estimate(float(values.mean()), float(values.std()) / math.sqrt(count), count - 1)
 
 
 def observed_tokens_score_exactly_zero(case: Case) -> None:
@@ -253,9 +287,8 @@ def samples_follow_log_prob(case: Case) -> None:
     """E[q(x) / p(x)] = 1 over samples of p, for q of smaller parameters, to four standard errors."""
     model, other = case.model(), case.build(*(0.9 * value.detach() for value in case.parameters()))
     x = model.sample(20_000, generator=seeded(1))
-    ratio = (other.log_prob(x) - model.log_prob(x)).exp().double()
-    mean, error = float(ratio.mean()), float(ratio.std()) / math.sqrt(len(x))
-    assert abs(mean - 1) < 4 * error, f"E[q/p] is {mean:.4f} +- {error:.4f}, not 1"
+    ratio = _mean((other.log_prob(x) - model.log_prob(x)).exp().double())
+    assert abs(ratio.mean - 1) < 4 * ratio.stderr, f"E[q/p] is {ratio}, not 1"
 
 
 def _answers(case: Case, model: Any) -> dict[str, Tensor]:
@@ -267,8 +300,7 @@ def _answers(case: Case, model: Any) -> dict[str, Tensor]:
         "mean_conditional_log_prob": (x, masks[:, 0]),
         "mean_log_prob": (x,),
     }
-    known = {way: given for way, given in ways.items() if case.has(way)}
-    return {way: getattr(model, way)(*given) for way, given in known.items()}
+    return {way: getattr(model, way)(*given) for way, given in ways.items() if case.has(way)}
 
 
 def _same(found: Tensor, expected: Tensor, tolerance: float, relative: float = 0) -> None:

@@ -96,6 +96,20 @@ def hide_more(
     return _mean_of(token_log_probs(model, x, rank >= hidden), rank < scored, scored)
 
 
+def eighty_ten_ten(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
+    """D times the mean score of `size` tokens of each row x [N, D] as BERT is trained. Nats per row.
+
+    80% are masked, 10% show another word, 10% are left as they are (Devlin et al. 2019, Sec. 3.1).
+    """
+    sizes = torch.full([len(x)], size)
+    chosen = ~random_masks(model.num_tokens, sizes, generator=generator)
+    fate = torch.rand(x.shape, generator=generator, dtype=torch.float32)
+    word = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
+    masked, another = chosen & (fate < 0.8), chosen & (0.8 <= fate) & (fate < 0.9)
+    answer = model.vocabulary_log_prob(torch.where(another, word, x), ~masked)
+    return _mean_of(own_words(answer, x), chosen, size)
+
+
 def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
     """D times the mean score of `size` tokens of each row x [N, D], of which half show another word. Nats per row.
 
@@ -156,7 +170,7 @@ SCHEMES: dict[str, Objective] = {
     "weighted sizes": weighted_size,
     "fixed 40%": _by_share(objectives.fixed_size, 0.4, share_masks=False),
     "fixed 15%": _by_share(objectives.fixed_size, 0.15, share_masks=False),
-    "15%, 80/10/10": _by_share(objectives.eighty_ten_ten, 0.15),
+    "15%, 80/10/10": _by_share(eighty_ten_ten, 0.15),
 }
 HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no more tokens to predict
 RECIPES = "half left, half random", "smoothed labels"  # beside a fixed 15% and 80/10/10
@@ -302,21 +316,22 @@ def carry_on(
 def train_on(
     rows: Tensor,
     net: MaskedTransformer,
-    scheme: str,
+    scheme: str | Objective,
     generator: Generator,
     learning_rate: float,
     warm_up: int,
 ) -> History:
     """The network trained on rows [N, D], one batch after the other and each row once: the History."""
+    objective = OBJECTIVES[scheme] if isinstance(scheme, str) else scheme
     rest, steps = iter(rows.split(BATCH)), len(rows) // BATCH
     return fit(
-        lambda: OBJECTIVES[scheme](net, next(rest), generator=generator),
+        lambda: objective(net, next(rest), generator=generator),
         net.parameters(),
         num_steps=steps,
         learning_rate=learning_rate,
         decay_steps=steps,
         warm_up=warm_up,
-        name=scheme,
+        name=str(scheme),
     )
 
 

@@ -1,8 +1,7 @@
-"""Chapter 12: how noisy published estimators of an area are, and what published samplers write.
+"""Chapter 12: what published evaluators measure, how noisy they are, and what LLaDA's sampler writes.
 
-The estimators are those of the public code of MDLM (Sahoo et al. 2024) and LLaDA (Nie et al. 2025),
-and others; the samplers MDLM's (random places), and MaskGIT's (Chang et al. 2022) and LLaDA's (by
-confidence).
+The evaluators are those of the public code of MDLM (Sahoo et al. 2024), LLaDA (Nie et al. 2025),
+DUEL (Turok et al. 2026) and others.
 
 Schedules: how many tokens each pass writes, g_1, ..., g_k with sum D. Pass s starts with m_s = D -
 (g_1 + ... + g_{s-1}) tokens hidden, and writes g_s of them, at random places, each from its own
@@ -13,7 +12,7 @@ between curve and staircase is the expected Kullback-Leibler divergence (Hoogebo
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,10 +30,9 @@ from mptlml import (
     score_curve,
     stratified_sizes,
 )
-from mptlml.checks import check_choice
 from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
-from . import known_language, runs
+from .toy_grammar import every_mask
 
 SMALLEST = 1e-3  # the smallest rate, in MDLM's code and in others
 TIE = 1e-9  # confidences closer than this count as equal
@@ -82,21 +80,14 @@ def by_rate(moments: ScoreMoments, num_passes: int, *, spread: bool) -> np.ndarr
     return (second - first**2).mean(-1) / num_passes
 
 
-def by_size(
-    moments: ScoreMoments, num_passes: int, chance: np.ndarray | None = None, *, strata: int = 1
-) -> np.ndarray:
-    """Variance [T] at `num_passes` passes of sizes drawn with probabilities `chance` [D] or [T, D].
-
-    Each score is divided by the probability of its size, by default 1/D. strata: parts of equal
-    probability, each drawn num_passes / strata times.
-    """
+def by_size(moments: ScoreMoments, num_passes: int, *, strata: int = 1) -> np.ndarray:
+    """Variance [T] at `num_passes` passes of sizes drawn evenly from 1..D, num_passes / strata from each equal part."""
     mean, variance = moments
-    chance = np.broadcast_to(1 / mean.shape[1] if chance is None else chance, mean.shape)
-    upper, h = np.cumsum(chance, -1)[..., None], np.arange(strata)
-    low = np.maximum(upper - chance[..., None], h / strata)
-    share = np.clip(np.minimum(upper, (h + 1) / strata) - low, 0, None) * strata  # [T, D, H]
-    first = np.einsum("td,tdh->th", mean / chance, share)
-    second = np.einsum("td,tdh->th", (mean**2 + variance) / chance**2, share)
+    num_tokens = mean.shape[1]
+    upper, h = np.arange(1, num_tokens + 1)[:, None] / num_tokens, np.arange(strata)
+    low = np.maximum(upper - 1 / num_tokens, h / strata)
+    share = np.clip(np.minimum(upper, (h + 1) / strata) - low, 0, None) * strata  # [D, H]
+    first, second = num_tokens * mean @ share, num_tokens**2 * (mean**2 + variance) @ share
     return (second - first**2).mean(-1) / num_passes
 
 
@@ -125,38 +116,6 @@ def _areas(model: ConditionalModel, x: Tensor, observed: Tensor) -> Tensor:
     """Estimates [...] of the area of rows x [..., D] from masks [passes, ..., D], all they hide scored: nats."""
     scores = [_hidden(model, x, seen) / (~seen).sum(-1) for seen in observed]
     return torch.stack(scores).mean(0) * model.num_tokens
-
-
-def nested_areas(
-    model: ConditionalModel,
-    texts: Tensor,
-    num_passes: int,
-    num_orders: int,
-    *,
-    generator: Generator,
-) -> Tensor:
-    """Estimates [orders, T] of the area of texts [T, D], each from one order's nested masks: nats per row.
-
-    The sizes lie in the middle of `num_passes` equal parts of 1..D, and all hidden tokens are
-    scored.
-    """
-    size = 1 + ((torch.arange(num_passes) + 0.5) / num_passes * model.num_tokens).long()
-    orders = random_orders(model.num_tokens, (num_orders, len(texts)), generator=generator)
-    return _areas(model, texts, orders.argsort(-1) >= size[:, None, None, None])
-
-
-def complementary_areas(
-    model: ConditionalModel, texts: Tensor, num_passes: int, num_draws: int, *, generator: Generator
-) -> Tensor:
-    """Estimates [draws, T] of the area of texts [T, D], from masks and what they leave: nats per row.
-
-    Half of the passes have sizes spread evenly; the others hide what these show, or all where all
-    is hidden, so that their sizes are as even.
-    """
-    num_tokens, shape = model.num_tokens, (num_draws, len(texts))
-    sizes = stratified_sizes(num_tokens, num_passes // 2, shape, generator=generator)
-    observed = random_masks(num_tokens, sizes, generator=generator)  # [passes / 2, Q, T, D]
-    return _areas(model, texts, torch.cat([observed, ~observed & observed.any(-1, keepdim=True)]))
 
 
 def choice_agreement(
@@ -221,129 +180,98 @@ def _at_size(share: float) -> Evaluator:
     )
 
 
+def _jointly(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+    """The area with all that is hidden predicted as one: the mean over sizes m of D/m log q(x_M | x_R).
+
+    Masks of all sizes nested along an order of each row, and q(x_M | x_R) by the chain rule along
+    it, so that the word asked for while h are hidden counts in sizes h..D.
+    """
+    rank, total = random_orders(x.shape[-1], len(x), generator=generator), torch.zeros(len(x))
+    share = (1 / torch.arange(1, 1 + x.shape[-1]).double()).flip(0).cumsum(0).flip(0)
+    for hidden, weight in enumerate(share, start=1):
+        answer = token_log_probs(model, x, rank >= hidden)
+        total = total + weight * answer.where(rank == hidden - 1, 0).sum(-1)
+    return total
+
+
+def over_orders(
+    model: ConditionalModel, x: Tensor, start: int = 0, count: int | None = None
+) -> Tensor:
+    """The area, the mixture over all orders, and the best order, exactly: nats [3, N] of rows x [N, D].
+
+    Of `count` tokens from `start` on, by default all, given those before. A recursion over the
+    2^count sets of hidden tokens: whichever is filled first, what is left is one token fewer.
+    """
+    count = count or model.num_tokens
+    hidden = every_mask(count)
+    seen = pad(~hidden, (start, 0), value=True)
+    seen = pad(seen, (0, model.num_tokens - start - count), value=False)
+    with torch.no_grad():
+        answer = token_log_probs(model, x, seen[:, None])[..., start : start + count].double()
+    value = torch.zeros(3, len(hidden), len(x), dtype=torch.float64)
+    for code in range(1, len(hidden)):
+        places = hidden[code].nonzero()[:, 0]
+        # one of the places, and then the rest: [3, places, N]
+        mean, mixture, best = answer[code, :, places].T + value[:, code - 2**places]
+        mixture = mixture.logsumexp(0) - math.log(len(places))
+        value[:, code] = torch.stack([mean.mean(0), mixture, best.amax(0)])
+    return value[:, -1]
+
+
+def tube(area: Tensor, mixture: Tensor) -> Tensor:
+    """The mean of TUBE (Ivanov et al. 2026): log psi + E[q_order / psi] - 1, at log psi = the area, nats [...]."""
+    return area + (mixture - area).expm1()
+
+
+def _oracle(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+    """The best order within each block of four tokens, blocks from left to right (Turok et al. 2026, Table 7)."""
+    blocks = [over_orders(model, x, start, 4)[2] for start in range(0, x.shape[-1], 4)]
+    return torch.stack(blocks).sum(0)
+
+
+def _best_of_four(model: ConditionalModel, x: Tensor, generator: Generator) -> Tensor:
+    """The best of four orders, which are the same for all texts."""
+    orders = random_orders(x.shape[-1], 4, generator=draws.seeded(4))
+    return chain_rule(model, x, orders).sum(-1).amax(0)
+
+
 # Ways to a "log-likelihood" in public code
 EVALUATORS: dict[str, Evaluator] = {
     "1/t": _over_rates(8, lambda number, draw: 1 - draw()),
     "1/t, rates spread evenly": _over_rates(8, lambda number, draw: (number + draw()) / 8),
-    "1/t, five rates": _over_rates(5, lambda number, draw: (number + 0.5) / 5),
-    "half of the tokens": _at_size(0.5),
-    "15% of the tokens": _at_size(0.15),
+    "1/t, Gauss's two rates": _over_rates(2, lambda number, draw: 0.5 + (number - 0.5) / 3**0.5),
+    "half of the words": _at_size(0.5),
     "one at a time": lambda model, x, _: _areas(model, x, ~torch.eye(x.shape[-1]).bool()),
-    # those of a discrete diffusion of so many steps
-    **{
-        f"bound of {steps} steps": _over_rates(
-            steps, lambda number, draw: (number + 1) / len(number)
-        )
-        for steps in (8, 64, 512)
-    },
-    # of a noise schedule that leaves a share SMALLEST visible
-    "weight without its divisor": _over_rates(
-        8,
-        lambda number, draw: (1 - SMALLEST) * draw(),
-        lambda rate: (1 - SMALLEST) / (1 - rate),
-    ),
+    # that of a discrete diffusion of so many steps
+    "bound of 8 steps": _over_rates(8, lambda number, draw: (number + 1) / 8),
+    "hidden words jointly": _jointly,
+    "best of four orders": _best_of_four,
+    "oracle": _oracle,
 }
 
 
-def unmask(
-    model: VocabularyModel,
-    steps: Sequence[int],
-    *,
-    places: str = "random",
-    likeliest: bool = False,
-    noise: float = 0.0,
-    num_rows: int = 1,
-    generator: Generator,
-) -> tuple[Tensor, Tensor]:
-    """Rows [N, D] written from nothing, and log q of each [N], nats, given the draws that order the places.
+def surest_words(
+    model: VocabularyModel, num_rows: int, *, likeliest: bool = False, generator: Generator
+) -> Tensor:
+    """Rows [N, D] written from nothing, one word per pass, as LLaDA's script does.
 
-    steps: how many tokens each pass writes. Each pass draws a word for every hidden place from
-    q(x_j | x_R), or takes the likeliest, and keeps those at some places, chosen by `places`: at
-    random; the places whose likeliest words are most probable ("surest place", chosen before the
-    words are drawn); or those whose drawn words are most probable ("surest word": LLaDA's script).
-    Ties are broken at random. For "surest word" log q is NaN: see `log_prob_surest`. noise: MaskGIT
-    adds Gumbel noise to the log-probability of each drawn word before it keeps the surest, times
-    this number in the first pass and less by equal steps, down to zero in the last. Raises
-    ValueError: unknown places.
+    Each pass draws a word for every hidden place, or takes the likeliest, and keeps the most
+    probable of them. Ties are broken at random.
     """
-    check_choice(places, ("random", "surest place", "surest word"), "places")
     row = torch.zeros(num_rows, model.num_tokens, dtype=torch.long)
     seen = torch.zeros_like(row, dtype=torch.bool)
-    log_q = torch.zeros(num_rows, dtype=torch.float64)
-    for done, step in enumerate(steps, start=1):
+    while not seen.all():
         with torch.no_grad():
-            answer = model.vocabulary_log_prob(row, seen).double()  # [N, D, V]
-        word = answer.argmax(-1)
+            probs = model.vocabulary_log_prob(row, seen).double().exp()  # [N, D, V]
+        word = probs.argmax(-1)
         if not likeliest:
-            word = draws.multinomial(answer.exp().flatten(0, 1), 1, generator).view_as(row)
-        drawn = own_words(answer, word)
-        key = draws.rand(row.shape, None, generator)
-        if places != "random":
-            sure = answer.amax(-1) if places == "surest place" else drawn
-            key = _rounded(sure.exp()) + TIE / 2 * key
-        if noise:
-            gumbel = -draws.rand(row.shape, None, generator).log().neg().log()
-            key = drawn + noise * (1 - done / len(steps)) * gumbel
-        chosen = key.masked_fill(seen, -math.inf).topk(step).indices
-        filled = torch.zeros_like(seen).scatter(-1, chosen, True)
-        if not likeliest:  # which are written with probability 1
-            log_q += torch.where(filled, drawn, 0).sum(-1)
-        row, seen = torch.where(filled, word, row), seen | filled
-    return row, log_q if places != "surest word" else log_q * math.nan
-
-
-def chosen_order_terms(
-    model: ConditionalModel, x: Tensor, policy: Callable[[Tensor, Tensor], Tensor]
-) -> Tensor:
-    """The terms of log q of rows x [N, D] along an order that each row's visible tokens choose: nats [N, t].
-
-    policy: from rows [N, D], with 0 at hidden tokens, and which are visible, to keys [N, D]; the
-    hidden token with the highest key becomes visible next. So the probabilities of all rows sum to
-    1, as they do not for the best of several orders. The last term is that of the first token
-    chosen.
-    """
-    observed, terms = torch.zeros_like(x, dtype=torch.bool), []
-    for _ in range(model.num_tokens):
-        key = policy(torch.where(observed, x, 0), observed).masked_fill(observed, -math.inf)
-        place = key.argmax(-1, keepdim=True)
-        terms.append(token_log_probs(model, x, observed).gather(-1, place))
-        observed = observed.scatter(-1, place, True)
-    return torch.cat(terms[::-1], -1)
-
-
-def log_prob_surest(
-    model: VocabularyModel, x: Tensor, num_paths: int, *, generator: Generator
-) -> Tensor:
-    """log q(x) of rows [N, D] under "surest word", one token per pass: nats [N], from `num_paths` paths per row.
-
-    A step keeps place j with word x_j with probability s_j = q(x_j | x_R) P(no other drawn word is
-    more probable). A path follows x, each place drawn in proportion to s_j; the product of sum_j
-    s_j along it is an unbiased estimate of q(x). On average the log of the mean of `num_paths`
-    products is below log q(x).
-    """
-    rows = x.long().repeat_interleave(num_paths, 0)  # [N K, D]
-    seen = torch.zeros_like(rows, dtype=torch.bool)
-    log_weight = torch.zeros(len(rows), dtype=torch.float64)
-    for _ in range(model.num_tokens):
-        with torch.no_grad():
-            probs = _rounded(model.vocabulary_log_prob(rows, seen).double().exp())
-        # ties are broken at random
-        key = probs + TIE / 2 * draws.rand(rows.shape, None, generator)[..., None]
-        limit = own_words(key, rows)[:, None, :, None]
-        # P(the word drawn at place i loses to x_j at place j): [n, i, j]
-        below = torch.where(key[:, :, None] < limit, probs[:, :, None], 0.0).sum(-1)
-        below = below.masked_fill(seen[..., None], 1)
-        below.diagonal(dim1=-2, dim2=-1).fill_(1)
-        chance = (own_words(probs, rows) * below.prod(-2)).masked_fill(seen, 0)
-        log_weight += chance.sum(-1).log()
-        place = draws.multinomial(chance.clamp(min=1e-300), 1, generator)
+            word = draws.multinomial(probs.flatten(0, 1), 1, generator).view_as(row)
+        tie = TIE / 2 * draws.rand(row.shape, None, generator)
+        key = (own_words(probs, word) / TIE).round() * TIE + tie
+        place = key.masked_fill(seen, -1).argmax(-1, keepdim=True)
+        row = row.scatter(-1, place, word.gather(-1, place))
         seen = seen.scatter(-1, place, True)
-    return log_weight.view(len(x), num_paths).logsumexp(-1) - math.log(num_paths)
-
-
-def _rounded(probs: Tensor) -> Tensor:
-    """Probabilities in whole units of TIE, so that what differs by rounding counts as equal."""
-    return (probs / TIE).round() * TIE
+    return row
 
 
 def equal_steps(num_tokens: int, num_steps: int) -> list[int]:
@@ -388,35 +316,3 @@ def best_steps(scores: Sequence[float] | np.ndarray, num_steps: int) -> list[int
             for hidden in range(min(best) + 1, len(scores) + 1)
         }
     return best[len(scores)][1]
-
-
-# The long run, about 15 minutes
-
-
-def run(scheme: str, seed: int) -> Iterator[dict[str, Any]]:
-    """The noise of an area from D passes for one of Chapter 11's networks, nats, root mean square over texts.
-
-    By strata of sizes, and by the chain rule along one random order: from 16 texts, 4 masks of each
-    size and 16 orders.
-    """
-    net, generator = known_language.network(scheme, seed), draws.seeded(seed, 3)
-    texts = known_language.language().sample(256, generator=generator)[:16]
-    moments = score_moments(net, texts, 4, generator=generator)
-    strata = by_size(moments, net.num_tokens, strata=net.num_tokens).mean() ** 0.5
-    orders = random_orders(net.num_tokens, 16, generator=generator)
-    along = chain_rule(net, texts, orders).sum(-1).double().var(0).mean().item() ** 0.5
-    rate = known_language.tuned()[scheme]
-    yield dict(scheme=scheme, rate=rate, seed=seed, strata=strata) | {"chain rule": along}
-
-
-def units() -> list[tuple[str, int]]:
-    """(scheme, seed) of each network."""
-    seeds = known_language.seeds(10)
-    return [(scheme, seed) for seed in seeds for scheme in known_language.TWO]
-
-
-TABLES = {"masked_diffusion_orders": runs.Table(run, units)}
-
-
-if __name__ == "__main__":
-    runs.main(TABLES)

@@ -1,4 +1,4 @@
-"""The order that is chosen: five languages with exact answers, orders, what is left of a lead along them; the long run.
+"""The order that is chosen: five languages with exact answers, orders, what is left of a lead along them; long runs.
 
 A network is read along an order as KL(p || q) at the place that is filled next, given all that is
 visible, summed over the places: what its text is below the truth's, without the noise of the words.
@@ -6,20 +6,22 @@ Along random orders the mean is the truth's area minus the network's. An order m
 by place, by what is visible alone. A lead is the difference of two networks; R is the lead along an
 order over that along random orders.
 
-The long run: a line for each network, KL in nats per row along each order. What was foretold
-stands in book/data/order_predictions.csv. Each table needs the first one:
+The long runs: a line for each network, KL in nats per row along each order. What was foretold
+stands in book/data/order_predictions.csv and order_passes_predictions.csv. Each table needs
+the first one:
 
     order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
     order_600     all schemes, five languages, ten seeds                                                2.3 h
     order_2400    the same with four times the steps, eight seeds: the predictions are about these      3.8 h
     order_half    uniform sizes and 15% in the chain at half the rates, 2,400 steps, eight seeds        0.3 h
-    order_moved   the moved chain, beside visible words where the chain has them, networks from above   0.1 h
     order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
+    order_passes  two languages, eight seeds, both lengths: five orders, 1 to 16 words per pass         3 h
     order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
 
-A network of "40%, then uniform" has the rate of a fixed 40%. No seed is that of a trial (11).
+A network of "40%, then uniform" has the rate of a fixed 40%, one of "own path" that of uniform sizes. No seed is that
+of a trial (11).
 """
 
 import math
@@ -34,8 +36,9 @@ from scipy.stats import qmc, t
 from torch import Generator, Tensor, nn
 from torch.nn.functional import one_hot, pad
 
+from mptlml import draws
 from mptlml.draws import seeded
-from mptlml.masks import random_orders
+from mptlml.masks import random_orders, spread_places
 from mptlml.models import HiddenMarkovModel
 from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
 from mptlml.score import chain_rule
@@ -55,8 +58,9 @@ UNIFORM, WEIGHTED, FORTY, FIFTEEN, SURE, THEN = SCHEMES = (
     "40%, then uniform",
 )
 LONGER = UNIFORM, FORTY, FIFTEEN, THEN  # read in longer runs
-LAST_RATE = 3e-4  # of the last tenth of the steps of THEN: that of Chapter 11
+OWN = "own path"  # uniform sizes, and in the last tenth of the steps masks from the network's own surest path
 TIE = 1e-9  # what differs by rounding counts as equal
+PASSES = 32, 16, 8, 4, 2  # one word per pass, and 2, 4, 8, 16
 RATES = 1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2
 TUNING_SEEDS = 121, 122
 NUM_ROWS = 128  # on which a network is read
@@ -81,15 +85,12 @@ class Moved:
         return answer[..., self.back, :]
 
 
-class Language:
+class Language(VocabularyModel):
     """D = `num_tokens` words out of V = `vocab_size`: whoever can sum over hidden words can predict them.
 
     p(x_R) = sum prod_j seen_jv p(x), where seen_j holds 1 for each word that token j may be, else 0.
     It is linear in each seen_jv, so its slope there is the part of the rows whose word j is v.
     """
-
-    num_tokens: int
-    vocab_size: int
 
     def visible_prob(self, seen: Tensor) -> Tensor:
         """p(x_R) [...], from which words each token may be, float64 [..., D, V]."""
@@ -223,6 +224,27 @@ class Placed(nn.Embedding):
         return super().forward(ids) + self.place
 
 
+def own_path(model: VocabularyModel, x: Tensor, *, generator: Generator) -> Tensor:
+    """D times the mean score of what is hidden on the model's own surest path through rows x [N, D]: nats per row.
+
+    The path uncovers four places of 32 at a time; the rows are spread evenly over its eight masks.
+    Masks that inference visits: Shih, Sadigh & Ermon (2022) and, by confidence, Kim et al. (2026).
+    """
+    tie = draws.rand(x.shape, None, generator)
+    path = torch.stack(follow(surest(model), x, tie, 8)[:-1])  # [8, N, D]
+    stage = (spread_places(len(x), generator=generator) * len(path)).long()
+    seen = path[stage, torch.arange(len(x))]
+    return token_log_probs(model, x, seen).sum(-1).div((~seen).sum(-1)).mean() * x.shape[-1]
+
+
+# what begins, what the last tenth of the steps has in its place, and its rate: that of Chapter 11, or the best of three
+# for the network's own path on a seed of tuning
+IN_THE_END: dict[str, tuple[str, str | known.Objective, float]] = {
+    THEN: (FORTY, UNIFORM, 3e-4),
+    OWN: (UNIFORM, own_path, 1e-3),
+}
+
+
 def train(
     language: str, scheme: str, seed: int, num_steps: int, rate: float, distance: str = "flat"
 ) -> MaskedTransformer:
@@ -233,11 +255,12 @@ def train(
     )
     net.embedding = Placed(net.embedding, truth.num_tokens)
     rows = truth.sample(num_steps * known.BATCH, generator=generator)
-    last = num_steps // 10 if scheme == THEN else 0
+    begin, then, last_rate = IN_THE_END.get(scheme, (scheme, "", 0))
+    last = num_steps // 10 if then else 0
     first, rest = rows.tensor_split([(num_steps - last) * known.BATCH])
-    known.train_on(first, net, FORTY if last else scheme, generator, rate, known.WARM_UP)
-    if last:
-        known.train_on(rest, net, UNIFORM, generator, LAST_RATE, last // 6)
+    known.train_on(first, net, begin, generator, rate, known.WARM_UP)
+    if then:
+        known.train_on(rest, net, then, generator, last_rate, last // 6)
     return net
 
 
@@ -251,7 +274,7 @@ def tuned(language: str, scheme: str) -> float:
     """The learning rate of a scheme: that of its own loss."""
     tried = pd.read_csv(results.FOLDER / "order_tuning.csv", comment="#")
     loss = tried.pivot_table("loss", "rate", ["language", "scheme"])
-    return loss[language, FORTY if scheme == THEN else scheme].idxmin()
+    return loss[language, IN_THE_END.get(scheme, [scheme])[0]].idxmin()
 
 
 @torch.no_grad()
@@ -298,6 +321,16 @@ def random(x: Tensor, seen: Tensor) -> Tensor:
 def scattered(num_tokens: int) -> Order:
     """Places far from each other first: Halton's sequence, their numbers read with the last bit first."""
     return fixed(torch.from_numpy(qmc.Halton(1, scramble=False).random(num_tokens)[:, 0]))
+
+
+def surest_by_margin(model: VocabularyModel) -> Order:
+    """The place whose likeliest word is furthest ahead of the next: one of the rules of DUEL (Turok et al. 2026)."""
+
+    def key(x: Tensor, seen: Tensor) -> Tensor:
+        best, second = model.vocabulary_log_prob(x, seen).double().exp().topk(2).values.unbind(-1)
+        return best - second
+
+    return key
 
 
 # Reading ----------------------------------------------------------------------------------------------------
@@ -408,17 +441,6 @@ def lead(
     return (gap[second] - gap[first]).dropna()
 
 
-def lost(runs: pd.DataFrame, language: str, num_steps: int, order: str = "own surest") -> pd.Series:
-    """How much further from the language along an order the scheme with a seed's best area is than the best one there.
-
-    The best one is that of the other seeds, so that chance favours neither. Nats per row, by seed.
-    """
-    gap = by_seed(runs, language, order, num_steps)
-    by_area = by_seed(runs, language, "random", num_steps).idxmin(axis=1)
-    best = (gap.sum() - gap).idxmin(axis=1)
-    return pd.Series({seed: row[by_area[seed]] - row[best[seed]] for seed, row in gap.iterrows()})
-
-
 def ratio(some: Any, whole: Any, level: float = 0.95) -> tuple[float, float, float]:
     """Mean of `some` over mean of `whole`, pairs by seed, and Fieller's interval: (R, low, high).
 
@@ -475,15 +497,32 @@ def table(
     return results.Table(read, lambda: product(range(21, 21 + num_seeds), languages))
 
 
-def beside_in_the_chain(num_steps: int, seed: int) -> Iterator[dict]:
-    """A line for each network of the moved chain: beside a visible word where the chain, not the page, has it."""
-    truth = LANGUAGES["moved"]
+def read_passes(num_steps: int, seed: int, language: str) -> Iterator[dict]:
+    """A line for each network, order and number of words per pass, read on the same rows.
+
+    gap: KL(truth || network) at each place, as everywhere here. at once: what the exact answers
+    themselves lose along the path, because the words of one pass do not see each other. The text
+    that the network writes is below the truth's by their sum.
+    """
+    truth = LANGUAGES[language]
     x, tie = rows_and_ties(truth, seed)
-    path = follow(beside(truth.places), x, tie)
-    for scheme in LONGER:
-        net = network("moved", scheme, seed, num_steps, tuned("moved", scheme))
-        about = dict(language="moved", num_steps=num_steps, seed=seed, scheme=scheme)
-        yield about | {"beside in the chain": behind(net, truth, x, path)}
+    every = torch.arange(truth.num_tokens)
+    log_p = along(truth, x, follow(fixed(every), x, tie))
+    for scheme in UNIFORM, FORTY, FIFTEEN, OWN:
+        net = network(language, scheme, seed, num_steps, tuned(language, scheme), "flat")
+        orders = {
+            "random": random,
+            "left to right": fixed(every),
+            "own surest": surest(net),
+            "margin": surest_by_margin(net),
+            "scattered": scattered(truth.num_tokens),
+        }
+        for (order, rule), passes in product(orders.items(), PASSES):
+            path = follow(rule, x, tie, passes)
+            at_once = float((log_p - along(truth, x, path)).mean())
+            about = dict(num_steps=num_steps, seed=seed, language=language, scheme=scheme)
+            about |= dict(order=order, passes=passes)
+            yield about | {"gap": behind(net, truth, x, path), "at once": at_once}
 
 
 def best(seed: int, scheme: str) -> Iterator[dict]:
@@ -504,13 +543,12 @@ TABLES = {
     "order_600": table(600, 10),
     "order_2400": table(2400, 8),
     "order_half": table(2400, 8, ["chain"], [UNIFORM, FIFTEEN], factor=0.5),
-    "order_moved": results.Table(
-        beside_in_the_chain,
-        lambda: [*product([600], range(21, 31)), *product([2400], range(21, 29))],
-    ),
     "order_near": table(600, 10, ["chain"], LONGER[:-1], "near"),
     "order_words": table(1980, 10, schemes=[FIFTEEN]),
     "order_9600": table(9600, 4, ["chain"], LONGER),
+    "order_passes": results.Table(
+        read_passes, lambda: product([600, 2400], range(21, 29), ["chain", "tree"])
+    ),
     "order_best": results.Table(best, lambda: product(range(21, 26), [UNIFORM, FIFTEEN])),
 }
 

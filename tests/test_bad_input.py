@@ -34,7 +34,6 @@ from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
 from mptlml_book.deep_vae import DeepVAE, Importance
 from mptlml_book.linear_vae import LinearVAE, disc_rule
-from mptlml_book.masked_diffusion import unmask
 from mptlml_book.rates import rate_curve
 from mptlml_book.transformer import MaskedTransformer
 
@@ -193,7 +192,6 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "exact_curve(PCA, ROWS[:1]).area(rows='sample')": "at least two rows",
     "KEPT.area(rows='sample')": "share_masks=False",
     "Estimate(0.0, 1.0).interval(1.0)": "level.*got 1.0",
-    "unmask(WORDS, [3], places='best', generator=G)": "'best'",
     # objectives, and the fit
     "objectives.fixed_size(MODEL, ROWS, 4, generator=G)": "from 4 to 4",
     "objectives.fixed_size(MODEL, ROWS, 1, num_masks=0, generator=G)": "num_masks.*got 0",

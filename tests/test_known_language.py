@@ -128,3 +128,23 @@ def test_the_exact_model_gets_at_the_right_end_what_it_expects():
     assert (
         found["gets"] == pytest.approx(found["exact"]) == pytest.approx(found["expects"], abs=0.02)
     )
+
+
+class Echo:
+    """A network in miniature: it answers for every word, and says of each token what it was shown."""
+
+    num_tokens, vocab_size = 4, 3
+
+    def vocabulary_log_prob(self, x, observed):
+        return (x[..., None] + torch.arange(3)).where(observed[..., None], -1.0)
+
+
+def test_eighty_ten_ten_is_scored_where_it_is_asked(generator):
+    """Tokens 2 of words 0, 1, 2: a masked one echoes -1, another word w echoes w + 2, one left as it is 4."""
+    value = study.eighty_ten_ten(Echo(), torch.full((20_000, 4), 2.0), 2, generator=generator)
+    expected, spread = 0.8 * -1 + 0.1 * (1 + 2) + 0.1 * 4, 1.7
+    assert value.item() / 4 == pytest.approx(expected, abs=4 * spread / math.sqrt(40_000))
+
+
+def test_holm_by_hand():
+    assert study.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])

@@ -5,21 +5,16 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from conftest import near
+from conftest import as_frequent, near, same
 from scipy.stats import binom
 
 from mptlml import all_orders, chain_rule, exact_curve, random_masks
 from mptlml.models import HiddenMarkovModel
+from mptlml.testing import check_evaluator
 from mptlml_book import masked_diffusion as study
-from mptlml_book.masked_diffusion import (
-    best_steps,
-    chosen_order_terms,
-    cosine_steps,
-    equal_steps,
-    log_prob_surest,
-    schedule_cost,
-    unmask,
-)
+from mptlml_book import order
+from mptlml_book.known_language import language
+from mptlml_book.masked_diffusion import best_steps, cosine_steps, equal_steps, schedule_cost
 from mptlml_book.transformer import MaskedTransformer
 
 D, V, DRAWS = 4, 3, 40_000
@@ -53,21 +48,19 @@ def simulated(name, model, text, generator):
         t = study.SMALLEST + (1 - study.SMALLEST) * (u + torch.arange(8)) / 8
         observed = torch.rand(DRAWS, 8, D, generator=generator, dtype=torch.float64) >= t[..., None]
         return (scores(model, text, observed) / t).mean(-1)
-    chance = torch.tensor(CHOSEN if name == "chosen sizes" else [1 / D] * D, dtype=torch.float64)
     if name == "llada":
         start = torch.randint(1, D + 1, (DRAWS, 2, 1), generator=generator)
         sizes = ((start + torch.arange(4) * (D / 4)).round().long() - 1).flatten(1) % D + 1
     else:
         place = (torch.arange(8) // 2 + u) / 4 if name == "strata" else u
-        sizes = 1 + (place[..., None] >= chance.cumsum(0)[:-1]).sum(-1)
+        sizes = 1 + (place * D).long()
     observed = random_masks(D, sizes, generator=generator)
-    return (scores(model, text, observed) / sizes / chance[sizes - 1]).mean(-1)
+    return (scores(model, text, observed) / sizes * D).mean(-1)
 
 
-CHOSEN = [0.4, 0.3, 0.2, 0.1]
 PREDICTED = {
     "rate, spread": lambda m: study.by_rate(m, 8, spread=True),
-    "chosen sizes": lambda m: study.by_size(m, 8, np.array(CHOSEN)),
+    "sizes": lambda m: study.by_size(m, 8),
     "strata": lambda m: study.by_size(m, 8, strata=4),
     "llada": lambda m: study.by_llada(m, 8, batch=4),
 }
@@ -82,33 +75,70 @@ def test_predicted_noise_is_that_of_simulated_estimators(name, noise):
     assert values.var().item() == pytest.approx(predicted, rel=0.2 if "rate" in name else 0.03)
 
 
-@pytest.mark.parametrize("way", [study.nested_areas, study.complementary_areas])
-def test_masks_that_belong_together_estimate_the_area(way, generator):
-    model = small()
-    text = model.sample(2, generator=generator)
-    values = way(model, text, D, 4000, generator=generator)
-    assert all(map(near, values.T, model.log_prob(text)))
+EXPECTED = {  # from the exact scores of each size
+    "1/t, rates spread evenly": np.sum,
+    "bound of 8 steps": lambda curve: at_rates(curve, np.arange(1, 9) / 8),
+    "1/t, Gauss's two rates": lambda curve: at_rates(curve, (1 + np.array([-1, 1]) / 3**0.5) / 2),
+    # a word that is asked for while h are hidden, in the mean over h..D of them
+    "hidden words jointly": lambda curve: sum(np.sum(curve[:m]) / m for m in range(1, D + 1)),
+}
+
+
+def at_rates(curve, rate):
+    size = np.arange(1, D + 1)
+    return np.mean(binom.pmf(size, D, rate[:, None]) @ (size * curve) / rate)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_evaluators_measure_what_the_curve_says(name, noise, generator):
+    """Their means over 4,000 draws for one text."""
+    model, text, _ = noise
+    found = study.EVALUATORS[name](model, text.expand(4000, -1), generator)
+    assert near(found, EXPECTED[name](exact_curve(model, text).mean))
+
+
+def surest(model, x, generator):
+    path = order.follow(order.surest_by_margin(model), x, torch.zeros(x.shape))
+    return order.along(model, x, path)
 
 
 @pytest.mark.parametrize(
-    "name", ["1/t, rates spread evenly", "15% of the tokens", "bound of 8 steps"]
+    "evaluate, verdict, least, most",
+    [
+        (study.EVALUATORS["best of four orders"], "mass above 1", 2, 24),
+        (study.EVALUATORS["oracle"], "mass above 1", 2, 24),
+        (surest, "unbiased", 1 - 1e-12, 1 + 1e-12),
+        (study.EVALUATORS["half of the words"], "impossible", 0, 1),
+        (study.EVALUATORS["hidden words jointly"], "impossible", 0, 1),
+    ],
 )
-def test_evaluators_measure_what_the_curve_says(name, noise, generator):
-    """Their means over 4,000 draws for one text, against the exact scores of each size."""
+def test_each_arm_catches_what_the_other_lets_pass(evaluate, verdict, least, most, generator):
+    found = check_evaluator(evaluate, language(8), num_rows=4000, generator=generator)
+    assert found.verdict == verdict and least <= found.mass.mean <= most
+
+
+def test_a_recursion_over_hidden_sets_is_the_sum_over_all_orders(generator):
+    """All 5,040 orders of seven tokens; the bound from above by its definition."""
+    net = MaskedTransformer(7, 3, width=4, num_layers=1, num_heads=2, generator=generator)
+    net.readout.weight.data *= 9
+    x = torch.randint(3, (2, 7), generator=generator)
+    with torch.no_grad():
+        each = chain_rule(net, x, all_orders(7)).double().sum(-1)
+    area, mixture, best = study.over_orders(net, x)
+    same(area, each.mean(0))
+    same(mixture.exp(), each.exp().mean(0))
+    same(best, each.amax(0))
+    same(study.tube(area, mixture), (area + (each - area).exp() - 1).mean(0))
+    assert (mixture - area).min() > 0.01
+
+
+def test_a_block_is_filled_given_what_stands_before_it(noise):
     model, text, _ = noise
-    curve, rate = exact_curve(model, text).mean, np.arange(1, 9)[:, None] / 8
-    size = np.arange(1, D + 1)
-    expected = {
-        "1/t, rates spread evenly": curve.sum(),
-        "15% of the tokens": D * curve[0],
-        "bound of 8 steps": np.sum(binom.pmf(size, D, rate) * size * curve / rate) / 8,
-    }
-    assert near(study.EVALUATORS[name](model, text.expand(4000, -1), generator), expected[name])
+    blocks = sum(study.over_orders(model, text, start, 2) for start in (0, 2))
+    same(blocks, model.log_prob(text).expand(3, 1))
 
 
 # Samplers
-
-NUM = 20_000  # rows written
 
 
 # Three independent tokens of two words, 0.9 and 0.1: the places are alike, so ties decide
@@ -117,62 +147,20 @@ ALIKE = HiddenMarkovModel(
 )
 
 
-def every_row(model):
-    return torch.cartesian_prod(*[torch.arange(model.vocab_size)] * model.num_tokens)
+def test_the_surest_words_are_written_as_often_as_their_probability_says(generator):
+    """A likely word first, if any of three, of two, of one is; ties are broken evenly."""
+    written = study.surest_words(ALIKE, 20_000, generator=generator)
+    assert near((written.sum(-1) == 0).double(), 0.999 * 0.99 * 0.9)
+    rare = written[written.sum(-1) == 1]
+    assert as_frequent(rare.sum(0), torch.full((3,), len(rare) / 3))
 
 
-def shares(model, written):
-    """How often each of `every_row` was written."""
-    index = (written * model.vocab_size ** torch.arange(model.num_tokens - 1, -1, -1)).sum(-1)
-    return torch.bincount(index, minlength=model.vocab_size**model.num_tokens) / len(written)
-
-
-def agree(share, probs):
-    """Within 4.5 standard errors of the share of NUM rows."""
-    return ((share - probs).abs() < 4.5 * (probs / NUM).sqrt()).all()
-
-
-@pytest.mark.parametrize("steps", [[1, 1, 1], [2, 1]])
-def test_a_row_is_written_as_often_as_it_says(steps, generator):
-    """By the surest places, which no draw decides; all 27 rows are met."""
-    model = small(3)
-    written, log_q = unmask(model, steps, places="surest place", num_rows=NUM, generator=generator)
-    rows, index = written.unique(dim=0, return_inverse=True)
-    probs = torch.zeros(27, dtype=torch.float64).index_copy_(0, index, log_q.exp())
-    assert torch.equal(rows, every_row(model)) and agree(shares(model, written), probs)
-    assert probs.sum().item() == pytest.approx(1, abs=1e-12)
-    if steps == [1, 1, 1]:  # one exact word at a time writes the language, wherever
-        torch.testing.assert_close(log_q, model.log_prob(written), rtol=1e-12, atol=0)
-
-
-def test_an_order_chosen_by_what_is_visible_gives_a_distribution(generator):
-    """Of a network without a joint distribution, over all its rows; the order depends on the words."""
-    net = MaskedTransformer(3, 3, width=4, num_layers=1, num_heads=2, generator=generator)
-    rows = every_row(net)
-
-    with torch.no_grad():
-        chosen = chosen_order_terms(
-            net, rows, lambda x, seen: net.vocabulary_log_prob(x, seen).amax(-1)
-        ).double()
-        fixed = chain_rule(net, rows, all_orders(3)).double()  # [Q, N, t]
-    assert chosen.sum(-1).exp().sum() == pytest.approx(1, abs=1e-6)
-    least = (chosen - fixed).abs().amax(-1).min(0)
-    assert least.values.max() < 1e-6 and len(least.indices.unique()) > 1
-
-
-@pytest.mark.parametrize("model", [small(3), ALIKE], ids=["small", "alike"])
-def test_the_surest_words_are_written_as_often_as_their_probability_says(model, generator):
-    written, log_q = unmask(
-        model, [1, 1, 1], places="surest word", num_rows=NUM, generator=generator
-    )
-    q = log_prob_surest(model, every_row(model), 4000, generator=generator).exp()
-    assert q.sum().item() == pytest.approx(1, abs=0.01) and log_q.isnan().all()
-    assert agree(shares(model, written), q)
-    if (
-        model is ALIKE
-    ):  # a likely word first, if any of three, of two, of one is; ties are broken evenly
-        assert q[0] == pytest.approx(0.999 * 0.99 * 0.9, rel=0.01)
-        assert q[[1, 2]].numpy() == pytest.approx(q[4].item(), rel=0.05)
+def test_the_likeliest_words_are_one_text_where_nothing_ties(generator):
+    """Of two states that never change: the second says its one word surely."""
+    eye = torch.eye(2, dtype=torch.float64)
+    start = torch.tensor([0.2, 0.8], dtype=torch.float64)
+    model = HiddenMarkovModel(start, eye, eye, 3)
+    assert (study.surest_words(model, 9, likeliest=True, generator=generator) == 1).all()
 
 
 def test_the_cost_is_the_area_between_curve_and_staircase():

@@ -7,14 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import as_frequent, near, same
+from conftest import as_frequent, same
+from fakes import Says
 from scipy import stats
 from torch.nn.functional import one_hot
 
 from mptlml import exact_curve
 from mptlml.masks import random_orders
 from mptlml.models import HiddenMarkovModel
-from mptlml_book import known_language as known
 from mptlml_book import order as study
 from mptlml_book import runs as results
 from mptlml_book.known_language import Shortfall
@@ -72,17 +72,6 @@ def test_rows_are_as_frequent_as_they_are_probable(name, generator):
     assert as_frequent(count, 20_000 * table[drawn.unbind(-1)])
 
 
-@pytest.mark.parametrize("name", study.LANGUAGES)
-def test_each_language_expects_what_it_writes(name, generator):
-    language = study.LANGUAGES[name]
-    x = language.sample(200, generator=generator)
-    seen = torch.rand(x.shape, generator=generator) < 0.5
-    answer = language.vocabulary_log_prob(x, seen).where(~seen[..., None], 0.0)
-    surprise = -answer.gather(-1, x[..., None])[..., 0].sum(-1)
-    entropy = -(answer.exp() * answer).sum((-1, -2))
-    assert near(surprise - entropy, 0)
-
-
 ORDERS = {
     "random": study.random,
     "beside": study.beside(torch.tensor([2, 0, 3, 1])),
@@ -137,15 +126,6 @@ def test_what_is_behind_is_the_shortfall_of_the_area_and_nothing_for_the_truth(g
     assert np.mean(found) == pytest.approx(-area)
 
 
-def test_places_at_once_are_answered_from_the_same_words(generator):
-    model = chain(4)
-    x = model.sample(6, generator=generator)
-    path = study.follow(study.random, x, torch.rand(x.shape, generator=generator), 2)
-    first, rest = path[1], model.conditional_log_prob(x, path[1]).sum(-1)
-    alone = model.conditional_log_prob(x, torch.zeros(4, dtype=torch.bool)).where(first, 0.0)
-    same(study.along(model, x, path), alone.sum(-1) + rest)
-
-
 def test_the_best_of_orders_is_no_distribution_and_their_mixture_is(generator, monkeypatch):
     """Summed over all rows; of a network whose answers contradict each other."""
     monkeypatch.setattr(study, "COUNTS", (2, 8))
@@ -173,6 +153,32 @@ def test_networks_are_trained_and_read(monkeypatch):
     assert (lines.drop(columns=["language", "distance"]) > 0).all(axis=None)
 
 
+def test_words_of_one_pass_cost_what_they_tell_each_other(monkeypatch):
+    """A network that is the truth loses nothing at any place; all words at once lose their total correlation."""
+    language, table = SMALL["copies"]
+    tiny = dict(network=lambda *options: language, PASSES=(4, 1), NUM_ROWS=4000)
+    for name, value in dict(tiny, LANGUAGES={"chain": language}).items():
+        monkeypatch.setattr(study, name, value)
+    found = pd.DataFrame(study.read_passes(600, 21, "chain"))
+    assert found["gap"].to_numpy() == pytest.approx(0, abs=1e-9)
+    alone = torch.einsum("a,b,c,d->abcd", *(table.sum([*{*range(4)} - {j}]) for j in range(4)))
+    total = (table * (table / alone).log()).sum().item()
+    for passes, expected, error in (4, 0, 1e-9), (1, total, 0.05):
+        lines = found[found["passes"] == passes]
+        assert lines["at once"].to_numpy() == pytest.approx(expected, abs=error)
+
+
+def test_a_path_of_its_own_is_scored_where_it_leads(generator):
+    """Eight masks of 32 places, four fewer hidden each time, spread evenly over the rows; the surest are seen first."""
+    net, place = Says(32, lambda x, observed: -1.0), torch.arange(32)
+    answer = torch.stack([place / 32, torch.zeros(32)], -1).log_softmax(-1)
+    net.vocabulary_log_prob = lambda x, observed: answer.expand(len(x), -1, -1)
+    assert study.own_path(net, torch.zeros(16, 32).long(), generator=generator) == -32
+    count = net.asked[0].sum(-1, keepdim=True)
+    assert count.flatten().sort().values.tolist() == [k for k in range(0, 32, 4) for _ in "ab"]
+    assert torch.equal(net.asked[0], place >= 32 - count)
+
+
 # Statistics -------------------------------------------------------------------------------------------------
 
 
@@ -185,18 +191,6 @@ def test_fiellers_interval_ends_where_the_test_turns():
     for end in ends:
         assert stats.ttest_1samp(some - end * whole, 0).pvalue == pytest.approx(0.05)
     assert study.ratio(whole, some - some.mean())[1:] == (-math.inf, math.inf)
-
-
-def test_holm_by_hand():
-    assert known.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-
-
-def test_what_the_choice_by_area_loses():
-    lines = pd.DataFrame(itertools.product([1, 2, 3], "ab"), columns=["seed", "scheme"])
-    lines = lines.assign(language="tree", num_steps=600)
-    lines["random"] = [1.0, 1.5, 1.5, 1.0, 1.0, 1.5]  # the choice by area: a, b, a
-    lines["own surest"] = [2.5, 2.0, 2.0, 1.0, 1.0, 3.0]  # the best of the other seeds: a, a, b
-    assert study.lost(lines, "tree", 600).to_dict() == {1: 0, 2: -1, 3: -2}
 
 
 @pytest.mark.parametrize("best", study.RATES[1:-1])
