@@ -27,7 +27,7 @@ run's own grid reads it, 4 x 4 for the ELBO.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,11 @@ from .data.images import train_and_held_out
 THRESHOLD = 0.1307 + 0.5 * 0.3081  # 0.5 after standardising, as in the scripts
 CANCELS = 1e-4  # a smaller 1 - p has lost four digits: it is computed as a sum over the other outcome instead
 SHARE = 0.15  # of the pixels hidden at the fixed rate
-OBJECTIVES = ("exact", "uniform", "15%", "elbo")
+OBJECTIVES = ("exact", "uniform", "15%", "elbo", "elbo, two layers")
+ENCODERS = {
+    "elbo": ((), 0.2),
+    "elbo, two layers": ((300, 300), 0.02),
+}  # hidden layers, rate of Adam
 MASKS, RADIUS = 20, 4.5  # per batch; of the disc of nodes
 RATE, ELBO_RATE = 1.2, 0.2  # of the natural gradient; of Adam
 DAMPING = 0.01  # of the natural gradient: the information that a pixel has at least
@@ -188,16 +192,37 @@ Encoder = Callable[
 ]  # rows x [N, D] -> mean, log-variance [N, 2] of q(z | x)
 
 
-def linear_encoder(
-    weight: Tensor, bias: Tensor, centre: Tensor, x: Tensor
-) -> tuple[Tensor, Tensor]:
-    """q(z | x) = N(V y + c, diag(exp(U y + d))): linear in x through y = (x - centre) / sqrt(D).
+class Layers(NamedTuple):
+    """An encoder q(z | x) = N(m, diag(exp v)): (m, v) is the last of these layers of x - centre, ReLU in between.
 
-    weight [4, D]: V over U; bias [4]: c over d. Without the root and the centre one step of Adam
-    would move z as far as D steps, and training would need a tiny learning rate.
+    Each layer divides by the square root of the number of its inputs. Without the root and the
+    centre one step of Adam would move z as far as that many steps, and training would need a tiny
+    learning rate.
     """
-    both = (x - centre) @ weight.T / math.sqrt(x.shape[-1]) + bias
-    return both[:, :2], both[:, 2:]
+
+    weights: list[Tensor]  # [outputs, inputs] each
+    biases: list[Tensor]
+    centre: Tensor
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance [N, 2] of z for rows x [N, D]."""
+        y = x - self.centre
+        for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            y = y.relu() if k else y
+            y = y @ weight.T / math.sqrt(y.shape[-1]) + bias
+        return y[:, :2], y[:, 2:]
+
+
+def initial_encoder(x: Tensor, hidden: Sequence[int], generator: Generator) -> Layers:
+    """An encoder with these hidden layers, close to the prior; with none it is linear."""
+    sizes = [x.shape[1], *hidden, 4]
+    scales = [*(math.sqrt(2) for _ in hidden), 0.3]
+    weights = [
+        (scale * randn((after, before), x, generator)).requires_grad_()
+        for scale, (before, after) in zip(scales, pairwise(sizes), strict=True)
+    ]
+    biases = [torch.zeros(len(weight), requires_grad=True) for weight in weights]
+    return Layers(weights, biases, x.mean(0))
 
 
 def elbo(encoder: Encoder, weight: Tensor, bias: Tensor, x: Tensor, generator: Generator) -> Tensor:
@@ -354,12 +379,18 @@ def train(
         weight, bias = (p.float().clone().requires_grad_() for p in begin)
     parameters, a_pass, encoder = [weight, bias], 2, None
     options: dict[str, Any] = dict(learning_rate=rate, optimiser=NaturalGradient, warm_up=10)
-    if objective == "elbo":
-        small = (0.3 * randn((4, len(weight)), every, generator)).requires_grad_()
-        zeros = torch.zeros(4, requires_grad=True)
-        encoder = partial(linear_encoder, small, zeros, every.mean(0))  # close to the prior
-        parameters += [small, zeros]
+    if objective in ENCODERS:
+        hidden, of_encoder = ENCODERS[objective]
+        encoder = initial_encoder(every, hidden, generator)
         a_pass, options = 20, dict(learning_rate=ELBO_RATE)
+        options["optimiser"] = lambda _, **given: torch.optim.Adam(
+            [
+                dict(params=parameters[:2]),
+                dict(params=parameters[2:], lr=of_encoder),
+            ],
+            **given,
+        )
+        parameters += [*encoder.weights, *encoder.biases]
     batch = len(every) // a_pass // MASKS * MASKS
 
     def value() -> Tensor:
