@@ -51,7 +51,7 @@ SHARE = 0.15  # of the pixels hidden at the fixed rate
 OBJECTIVES = ("exact", "uniform", "15%", "elbo", "elbo, two layers")
 ENCODERS = {
     "elbo": ((), 0.2),
-    "elbo, two layers": ((300, 300), 0.02),
+    "elbo, two layers": ((100, 100), 0.02),
 }  # hidden layers, rate of Adam
 MASKS, RADIUS = 20, 4.5  # per batch; of the disc of nodes
 RATE, ELBO_RATE = 1.2, 0.2  # of the natural gradient; of Adam
