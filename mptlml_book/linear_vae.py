@@ -12,16 +12,13 @@ Such pixels get a fixed, small probability of being white, as if half a row were
 others wherever pixels are masked or scored. W [U, 2] and b [U] are trained, the weights of the
 other U pixels, those in use.
 
-Three tables, nats per image. linear_vae, some two hours of one core: by each of OBJECTIVES for
-1,000 passes over the training rows, on a finer grid than the page has time for. A line per run: the
-objective's mean over the first 20 steps, the log marginal likelihood (LML) of training and held-out
-images at the end, the 15% objective there (of the same masks for all runs of one seed). "optimum"
-continues the exact run by L-BFGS; "... from optimum" starts there, with small steps on a still
-finer grid. linear_vae_page, two minutes: the runs of the page from all of their seeds. A line for every five
-passes: the objective's mean over them, the LML of the training images on a quick grid, and in the
-last line that of both parts by the rule that scores all runs. linear_vae_scripts, half an hour:
-`train_as_scripts`. A line per run: the LML of both parts, and that of the training images as the
-run's own grid reads it, 4 x 4 for the ELBO.
+Two tables, nats per image. linear_vae, some two hours of one core: by each of OBJECTIVES
+for 1,000 passes over the training rows, on a finer grid than the page has time for. A line per run:
+the objective's mean over the first 20 steps, the log marginal likelihood (LML) of training and
+held-out images at the end, the 15% objective there (of the same masks for all runs of one seed),
+and the ELBO of the training images, by the run's encoder. "optimum" continues the exact run by
+L-BFGS. linear_vae_scripts, half an hour: `scripts_runs`. A line per run: the LML of both parts, and
+that of the training images as the run's own grid reads it, 4 x 4 for the ELBO.
 """
 
 import math
@@ -57,8 +54,7 @@ MASKS, RADIUS = 20, 4.5  # per batch; of the disc of nodes
 RATE, ELBO_RATE = 1.2, 0.2  # of the natural gradient; of Adam
 DAMPING = 0.01  # of the natural gradient: the information that a pixel has at least
 PASSES = 25  # over the training rows, of the page's runs
-LONG: dict[str, Any] = dict(passes=1000, spacing=0.2, track=False)  # of the stored runs
-FROM_OPTIMUM: dict[str, Any] = dict(passes=100, spacing=0.12, rate=0.05, track=False)
+LONG: dict[str, Any] = dict(passes=1000, spacing=0.2)  # of the stored runs
 
 
 class Rule(NamedTuple):
@@ -358,37 +354,27 @@ def train(
     seed: int,
     passes: int = PASSES,
     spacing: float = 0.4,
-    rate: float = RATE,
-    begin: Sequence[Tensor] = (),
     stop: int | None = None,
-    track: bool = True,
 ) -> Run:
-    """Train by one of OBJECTIVES, from small random weights or from `begin` (weight, bias): a Run.
+    """Train by one of OBJECTIVES, from small random weights: a Run.
 
     "exact" is the LML; "uniform" and "15%" are D times the masked score, with mask sizes from 1 to
-    D, or with that one; "elbo" has a linear encoder. Each pass reads the training rows once. The
-    first three climb along the natural gradient with this learning rate and half the rows per step;
+    D, or with that one; the ELBO has one of ENCODERS. Each pass reads the training rows once. The
+    first three climb along the natural gradient with half the rows per step;
     their integrals use a grid of this spacing, shifted at random at each step. The ELBO climbs by
     Adam, with a twentieth of the rows per step. Learning rates fall to zero along a half cosine
-    over `passes`; stop: end after this number of passes. track: every five passes the history notes
-    "lml", nats per row, on a quick grid.
+    over `passes`; stop: end after this number of passes.
     """
     generator, every, D = Generator().manual_seed(seed), images.rows, images.num_tokens
     weight, bias = initial_parameters(every, generator)
-    if begin:
-        weight, bias = (p.float().clone().requires_grad_() for p in begin)
     parameters, a_pass, encoder = [weight, bias], 2, None
-    options: dict[str, Any] = dict(learning_rate=rate, optimiser=NaturalGradient, warm_up=10)
+    options: dict[str, Any] = dict(learning_rate=RATE, optimiser=NaturalGradient, warm_up=10)
     if objective in ENCODERS:
         hidden, of_encoder = ENCODERS[objective]
         encoder = initial_encoder(every, hidden, generator)
         a_pass, options = 20, dict(learning_rate=ELBO_RATE)
-        options["optimiser"] = lambda _, **given: torch.optim.Adam(
-            [
-                dict(params=parameters[:2]),
-                dict(params=parameters[2:], lr=of_encoder),
-            ],
-            **given,
+        options["optimiser"] = lambda each, **given: torch.optim.Adam(
+            [dict(params=each[:2]), dict(params=each[2:], lr=of_encoder)], **given
         )
         parameters += [*encoder.weights, *encoder.biases]
     batch = len(every) // a_pass // MASKS * MASKS
@@ -406,16 +392,11 @@ def train(
         observed = random_masks(D, sizes, generator=generator)
         return masked_objective(model, rows, images, observed, weights)
 
-    def lml() -> Tensor:
-        return LinearVAE(weight, bias, disc_rule(0.25)).log_prob(every).mean() + images.constant
-
     history = fit(
         value,
         parameters,
         num_steps=a_pass * (stop or passes),
         decay_steps=a_pass * passes,
-        track={"lml": lml} if track else None,
-        track_every=a_pass * 5,
         name=f"{objective}, seed {seed}",
         **options,
     )
@@ -468,25 +449,10 @@ def long_runs(data: str, seed: int) -> Lines:
         ends[scheme] = (LONG["passes"], begun, bound(pictures, run, seed=seed), *run[:2])
     *optimum, steps = maximise(pictures, *ends["exact"][3:])
     ends["optimum"] = (steps, "", "", *optimum)
-    for scheme in ("uniform", "15%"):
-        run = train(scheme, pictures, seed=seed, begin=optimum, **FROM_OPTIMUM)
-        ends[f"{scheme}, from optimum"] = (FROM_OPTIMUM["passes"], "", "", *run[:2])
     for scheme, (passes, begun, seen, *weights) in ends.items():
         known = dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun)
         lml = parts(pictures, pictures.model(*weights).log_prob)
         yield known | lml | dict(at_15=score_at_15(pictures, *weights, seed=seed), elbo=seen)
-
-
-def page_runs(data: str, objective: str, seed: int) -> Lines:
-    """The lines of one run of the page."""
-    pictures = BinaryImages(data)
-    run = train(objective, pictures, seed=seed)
-    values, at = run.history.objective, run.history.at
-    ends = parts(pictures, pictures.model(run.weight, run.bias).log_prob)
-    for before, step, lml in zip([0, *at], at, run.history.tracked["lml"], strict=False):
-        known = dict(data=data, objective=objective, seed=seed, passes=step * PASSES // at[-1])
-        known |= dict(seen=np.mean(values[before : max(1, step)]), lml=lml)
-        yield known | (ends if step == at[-1] else dict.fromkeys(ends, ""))
 
 
 def scripts_runs(data: str, grid: str, objective: str, seed: int) -> Lines:
@@ -556,7 +522,6 @@ TABLES = {
     name: runs.Table(run, units, partial(map, BinaryImages, data))
     for name, run, units, data in (
         ("linear_vae", long_runs, partial(product, DATA, SEEDS), DATA),
-        ("linear_vae_page", page_runs, partial(product, DATA, OBJECTIVES, SEEDS), DATA),
         ("linear_vae_scripts", scripts_runs, scripts_units, DATA[:2]),
     )
 }
