@@ -10,7 +10,6 @@ from scipy import stats
 from torch.testing import assert_close
 
 from mptlml import draws
-from mptlml.models import PPCA
 from mptlml_book import deep_vae as study
 from mptlml_book.deep_vae import DeepVAE, Importance, Recursive
 
@@ -123,24 +122,25 @@ def test_gradients_flow_through_the_last_pass_only(generator):
     assert_close(slopes(vae, answer), slopes(vae, by_hand))
 
 
-def test_redrawing_is_gibbs_sampling_where_the_encoder_is_exact(generator):
-    """x and y are z + noise: with the exact encoder z_T has the moments of p(z | x)."""
-    vae = network(num_tokens=2, num_latents=1, num_hidden=0)
-    variance = math.exp(-2.0)
-    vae.decoder[0].weight.fill_(1)
-    vae.decoder[0].bias.zero_()
-    vae.encoder[0].bias.zero_()
-    # the variance of z given both tokens, and the square of its deviation
-    exact = variance / (2 + variance)
-    vae.encoder[0].weight.copy_(torch.tensor([[1, 1], [0, 0]]).double() / (2 + variance))
-    vae.encoder[0].bias[1] = math.log(math.expm1(math.sqrt(exact) - 1e-4))
-    x, observed = torch.tensor([1.0, 0.0]).double().expand(20_000, 2), torch.tensor([True, False])
-    z = Recursive(vae, generator, 60, redraw=True).latent(x, observed)
-    assert z.mean() == pytest.approx(1 / (1 + variance), abs=0.02)
-    assert z.var() == pytest.approx(variance / (1 + variance), abs=0.01)
-    # to which the bound is then tight
-    truth = PPCA(torch.ones(2, 1).double(), variance).log_prob(x[0]).item()
-    assert vae.elbo(x, generator=generator).mean() == pytest.approx(truth, abs=0.03)
+def test_the_elbo_is_the_fit_minus_the_divergence_of_what_the_encoder_is_shown(generator):
+    vae = network(num_latents=2)
+    x, observed = rows_and_masks(generator, vae)
+    mean, deviation = vae.encode(observed * x)
+    z = mean + deviation * draws.randn(mean.shape, None, seeded())
+    q = torch.distributions.Normal(mean, deviation)
+    divergence = torch.distributions.kl_divergence(q, torch.distributions.Normal(0.0, 1.0)).sum(-1)
+    found = vae.elbo(x, seen=observed * x, generator=seeded())
+    same(found, vae.token_log_prob(x, z).sum(-1) - divergence)
+
+
+def test_hiding_shows_the_encoder_a_third_less_and_scores_the_whole_image(monkeypatch):
+    rows, told = rows_and_masks(seeded(), network(), 200)[0].float(), {}
+    monkeypatch.setattr(DeepVAE, "elbo", lambda _, x, **given: told.update(given, x=x) or x.sum(1))
+    monkeypatch.setattr(study, "fit", lambda value, *_, **__: value())
+    study.train(study.HIDING, rows, seed=1)
+    hidden = told["seen"] != told["x"]
+    assert (hidden.sum(1) == 2).all() and len(hidden.unique(dim=0)) > 5
+    assert (told["seen"] == rows.mean(0))[hidden].all() and torch.isin(told["x"], rows).all()
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_an_encoder_of_its_own_learns_from_a_bound_and_changes_no_answer(
         same(own, bounds if name.startswith("encoder") else joint)
 
 
-@pytest.mark.parametrize("scheme", ["elbo", *study.HELD])
+@pytest.mark.parametrize("scheme", ["elbo", study.HIDING, *study.HELD])
 def test_every_scheme_climbs_and_can_be_left_early(scheme):
     rows = rows_and_masks(seeded(), network(num_latents=2), 200)[0].float()
     long = study.train(scheme, rows, seed=1, num_steps=120)[1].objective

@@ -25,6 +25,7 @@ VERDICTS = (
     "not reproduced",
     "misprint",
     "scripts differ",
+    "from the authors",
     "new",
     NOT_RUN,
     OTHER_DATA,
