@@ -20,8 +20,9 @@ mean along orders. It needs python -m pip install --target FOLDER --no-deps prot
 tmtools==0.3.0, and FOLDER in PYTHONPATH.
 
 networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
-80/10/10, half left and half random (from the start, and after a fixed 15%), smoothed labels, and
-heads without their start: a network's readings, and its right end.
+80/10/10, half left and half random (from the start, and after a fixed 15%; with smoothed labels
+too), smoothed labels, and heads without their start: a network's readings, its right end, and how
+it ranks rows.
 
 networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
 learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
@@ -47,12 +48,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
-from mptlml import random_orders
+from mptlml import random_orders, score_curve
 from mptlml.draws import seeded
 from mptlml.masked_lm import MaskedLM, spaced_sizes
+from mptlml.protocol import VocabularyModel, token_log_probs
 
+from . import known_language as known
 from . import runs
 from .data import places
 from .data.text import Texts
@@ -299,7 +303,11 @@ RECIPES = (
     "smoothed labels",
     "then half left, half random",
     FLAT := "fixed 15%, flat start",  # heads that do not look nearby at first
+    "half left, half random, smoothed",
+    STAGES
+    := "then half left, half random, smoothed",  # after smoothed labels, as Sapiens' files say
 )
+NUM_RANKED = 128  # rows that each network of a recipe ranks
 SEEDS = range(11, 16)
 
 
@@ -411,12 +419,14 @@ def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
 
 
 def recipe(name: str, times: int, seed: int) -> Lines:
-    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
-    from . import known_language as known
+    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose.
 
+    Networks of NUM_STEPS also rank rows.
+    """
     num_steps, rate = times * known.NUM_STEPS, known.tuned()["fixed 15%"]
     then = name.removeprefix("then ")
-    first = "fixed 15%" if then != name or name == FLAT else name
+    before = "smoothed labels" if name == STAGES else "fixed 15%"
+    first = before if then != name or name == FLAT else name
     start = dict(distance="flat") if name == FLAT else {}
     net = known.network(first, seed, num_steps=num_steps, learning_rate=rate, **start)
     if then != name:
@@ -425,7 +435,28 @@ def recipe(name: str, times: int, seed: int) -> Lines:
         )
     line = dict(recipe=name, times=times, seed=seed, rate=rate)
     line |= known.read_network(net, "fixed 15%", seed=seed, num_orders=0)
-    yield line | known.read_right_end(net, seed=seed)
+    line |= known.read_right_end(net, seed=seed)
+    yield line | (ranked(net, seed=seed) if times == 1 else dict.fromkeys(RANKS, ""))
+
+
+RANKS = "both", "single", "by area"
+
+
+@torch.no_grad()
+def ranked(net: VocabularyModel, *, seed: int) -> dict[str, float]:
+    """How alike a network's scores rank rows of the known language, by Spearman's correlation.
+
+    both: the area, four masks a size and row, and one token at a time; single and by area: each of
+    the two and the exact log-probability. Each seed draws its own rows, the same for all networks.
+    """
+    truth, generator = known.language(net.num_tokens), seeded(seed, 4)
+    x = truth.sample(NUM_RANKED, generator=generator)
+    curve = score_curve(net, x, num_masks=4, share_masks=False, generator=generator)
+    one_hidden = ~torch.eye(net.num_tokens, dtype=torch.bool)[:, None]
+    single = token_log_probs(net, x, one_hidden).sum((0, -1))
+    exact, area = truth.log_prob(x), curve.rows.sum(0)
+    pairs = (area, single), (single, exact), (area, exact)
+    return {name: spearmanr(*pair).statistic for name, pair in zip(RANKS, pairs, strict=True)}
 
 
 def read_chains() -> list[Texts]:
