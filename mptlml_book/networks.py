@@ -503,7 +503,12 @@ TABLES = {
     ),
     "networks_recipes": runs.Table(
         recipe,
-        lambda: [(name, times, seed) for times in (1, 4) for seed in SEEDS for name in RECIPES],
+        lambda: [
+            (name, times, seed)
+            for times, names in ((1, RECIPES), (4, RECIPES[:6]))
+            for seed in SEEDS
+            for name in names
+        ],
     ),
 }
 
