@@ -16,8 +16,8 @@ mask each, the mean score per token that it expects (minus its entropy) and the 
 Networks of one alphabet have the masks and the orders of a sequence in common.
 
 networks_spellings: the same reactions written in other ways; the last one needs RDKit 2026.9.1.
-networks_bias: what a reaction scores if the bias of the output counts FACTORS times, nats per hidden
-token with 15% and with everything hidden.
+networks_bias: what a reaction scores, nats per hidden token with 15% hidden, if the bias of the output
+counts FACTORS times.
 
 networks_files: what the networks' own files say of how they were trained, and where.
 
@@ -429,18 +429,16 @@ FACTORS = (0, 0.5, 1, 1.5, 1.75, 2, 2.25, 2.5, 3)
 
 @torch.no_grad()
 def bias(name: str, reaction: str) -> Lines:
-    """The one line of a reaction."""
+    """The one line of a reaction, under four masks."""
     lm = network(name)
     ids, added = lm.encode(reactions()[reaction]), lm.model.get_output_embeddings().bias.double()
-    size, generator = max(1, round(BELIEFS[0] * len(ids))), seeded(7)
-    some = random_masks(len(ids), torch.full((4,), size), generator=generator)
-    line = dict(network=name, name=reaction, factors=[*FACTORS])
-    for share, observed in ("some", some), ("all", torch.zeros_like(some[:1])):
-        answer = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed)[~observed].double()
-        hidden = ids.expand(len(observed), -1)[~observed]
-        again = [(answer + (factor - 1) * added).log_softmax(-1) for factor in FACTORS]
-        line[share] = [own_words(each, hidden).mean().item() for each in again]
-    yield line
+    sizes = torch.full((4,), max(1, round(BELIEFS[0] * len(ids))))
+    observed = random_masks(len(ids), sizes, generator=seeded(7))
+    answer = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed)[~observed].double()
+    hidden = ids.expand(len(observed), -1)[~observed]
+    again = [(answer + (factor - 1) * added).log_softmax(-1) for factor in FACTORS]
+    scores = [own_words(each, hidden).mean().item() for each in again]
+    yield dict(network=name, name=reaction, factors=[*FACTORS], scores=scores)
 
 
 def partners(lm: MaskedLM, reaction: str) -> list[int]:
@@ -474,20 +472,19 @@ def atoms(rate: float, half: int, seed: int) -> Lines:
 
 
 def says(name: str, file: str, field: str) -> Lines:
-    """The one line of a field, or of the first line of code that holds it; none where the package is absent."""
+    """The one line of a field, or of the first line of a text that holds it; none where the package is absent."""
     own = name == "AntiBERTy"
     if not (package := _folder("antiberty") if own else wheel(name)):
         return
     data = (package if own else zipfile.Path(package)).joinpath(file).read_bytes()
-    line: int | str = ""
-    if file.endswith(".py"):
-        lines = enumerate(data.decode().splitlines(), 1)
-        line, value = next((k, text.strip()) for k, text in lines if field in text)
+    number: int | str = ""
+    if file.endswith((".bin", ".pt")):
+        saved = read_weights(data)
+        value = vars(saved["args"] if isinstance(saved, dict) else saved)[field]
     else:
-        saved = json.loads(data) if file.endswith(".json") else read_weights(data)
-        saved = saved.get("args", saved) if isinstance(saved, dict) else saved
-        value = saved[field] if isinstance(saved, dict) else vars(saved)[field]
-    yield dict(network=name, file=file, field=field, line=line, value=value)
+        lines = enumerate(data.decode().splitlines(), 1)
+        number, value = next((k, line.strip()) for k, line in lines if field in line)
+    yield dict(network=name, file=file, field=field, line=number, value=value)
 
 
 def said() -> pd.DataFrame:

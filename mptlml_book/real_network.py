@@ -28,11 +28,10 @@ hidden.
 import ast
 import importlib.util
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product, starmap, zip_longest
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,14 +41,13 @@ import torch
 from torch import Generator, Tensor
 
 from mptlml import objectives, random_orders
-from mptlml.curve import straight_lines
 from mptlml.draws import seeded
 from mptlml.masked_lm import MaskedLM, spaced_sizes
 from mptlml.training import History, fit
 
 from .data import digest_of
 from .data.text import Texts, load_glue, make_tokenizer
-from .rates import RateCurve, hidden_tokens, rate_curve
+from .rates import RateCurve, rate_curve
 from .runs import Table, main
 from .toy_grammar import every_mask
 
@@ -209,16 +207,14 @@ def by_place(texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
     A letter has the share of the texts that have it at that place, with half a count more for every
     letter that they have anywhere: no context, so the curve of each text is flat.
     """
-    rows = [text.split() for text in texts]
-    kinds = len({letter for row in rows for letter in row})
-    counts = [Counter(place) for place in zip_longest(*rows)]
-
-    def score(place: int, letter: str) -> float:
-        there = counts[place] if place < len(counts) else Counter()
-        total = there.total() - there[None] + 0.5 * kinds
-        return math.log((there[letter] + 0.5) / total)
-
-    return np.array([np.mean([*starmap(score, enumerate(text.split()))]) for text in others])
+    longest = max(len(text.split()) for text in [*texts, *others])
+    table = pd.DataFrame([text.split() for text in texts]).reindex(columns=range(longest))
+    kinds, means = table.stack().nunique(), []
+    for letters in map(str.split, others):
+        there = table.iloc[:, : len(letters)]
+        shares = ((there == letters).sum() + 0.5) / (there.count() + 0.5 * kinds)
+        means.append(np.log(shares).mean())
+    return np.array(means)
 
 
 def fine_tune(
@@ -325,18 +321,16 @@ def scored() -> dict[str, str]:
     return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains()
 
 
-def answered_from(
-    start: float, scores: np.ndarray, lengths: np.ndarray, flat: np.ndarray
-) -> np.ndarray:
+def answered_from(start: float, curve: RateCurve, flat: np.ndarray) -> np.ndarray:
     """What areas change, nats per text [texts], if a table without context answers from `start` masked on.
 
-    scores [texts, RATES] and the table's, flat [texts], nats per token; lengths [texts].
+    flat [texts]: what the table scores, nats per token, however much is masked.
     """
-    found = []
-    for own, length, height in zip(scores, lengths, flat, strict=True):
-        lines = straight_lines(hidden_tokens(RATES, length), length)
-        found.append(((height - own) @ lines)[np.arange(1, length + 1) >= start * length].sum())
-    return np.array(found)
+    changes = [
+        (height - scores[math.ceil(start * len(scores)) - 1 :]).sum()
+        for height, scores in zip(flat, curve.at_sizes, strict=True)
+    ]
+    return np.array(changes)
 
 
 def chains() -> dict[str, str]:
