@@ -21,7 +21,7 @@ counts FACTORS times.
 
 networks_files: what the networks' own files say of how they were trained, and where.
 
-networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
+networks_training: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
 80/10/10, half left and half random (from the start, and after a fixed 15%; with smoothed labels
 too), smoothed labels, and heads without their start: a network's readings, its right end, and how
 it ranks rows.
@@ -543,6 +543,13 @@ def of_kind(kind: str) -> list[str]:
     return [name for name in load_chains() if name.endswith(kind)]
 
 
+def some_chains(who: str) -> list[tuple[str, str]]:
+    """The network, by a name that may hold the kind of the chain, and NUM_SOME chains of each kind."""
+    return [
+        (who.format(kind), name) for kind in KINDS for name in spread_out(of_kind(kind), NUM_SOME)
+    ]
+
+
 TABLES = {
     "networks_reactions": runs.Table(
         partial(sequence_line, 2),
@@ -554,24 +561,14 @@ TABLES = {
         read_chains,
     ),
     "networks_antiberty": runs.Table(
-        partial(sequence_line, 0),
-        lambda: [
-            ("AntiBERTy", name) for kind in KINDS for name in spread_out(of_kind(kind), NUM_SOME)
-        ],
-        read_chains,
+        partial(sequence_line, 0), partial(some_chains, "AntiBERTy"), read_chains
     ),
     "networks_unsmoothed": runs.Table(
-        partial(sequence_line, 0),
-        lambda: [
-            (f"Sapiens {kind} unsmoothed", name)
-            for kind in KINDS
-            for name in spread_out(of_kind(kind), NUM_SOME)
-        ],
-        read_chains,
+        partial(sequence_line, 0), partial(some_chains, "Sapiens {} unsmoothed"), read_chains
     ),
     "networks_spellings": runs.Table(spelled, lambda: product(OF_REACTIONS, sorted(reactions()))),
     "networks_bias": runs.Table(bias, lambda: product(OF_REACTIONS[1:], sorted(reactions()))),
-    "networks_atoms": runs.Table(atoms, lambda: product(RATES, (0, 1), SEEDS[:3])),
+    "networks_atoms": runs.Table(atoms, lambda: product(RATES[1:], (0, 1), SEEDS[:3])),
     "networks_files": runs.Table(says, lambda: said().iloc[:, :3].to_numpy().tolist()),
     "networks_repair": runs.Table(
         repair,
@@ -583,7 +580,7 @@ TABLES = {
             for scheme in ("uniform sizes", "fixed 15%")
         ],
     ),
-    "networks_recipes": runs.Table(
+    "networks_training": runs.Table(
         recipe,
         lambda: [
             (name, times, seed)
