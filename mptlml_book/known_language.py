@@ -110,17 +110,20 @@ def eighty_ten_ten(model: VocabularyModel, x: Tensor, size: int, *, generator: G
     return _mean_of(own_words(answer, x), chosen, size)
 
 
-def half_random(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
+def half_random(
+    model: VocabularyModel, x: Tensor, size: int, *, smoothing: float = 0, generator: Generator
+) -> Tensor:
     """D times the mean score of `size` tokens of each row x [N, D], of which half show another word. Nats per row.
 
     The others are left as they are: none is hidden, and any word may stand in the place of a token,
-    its own too.
+    its own too. smoothing: the share of each label that is spread evenly over all words.
     """
     chosen = random_orders(model.num_tokens, len(x), generator=generator) < size
     other = draws.randint(model.vocab_size, x.shape, x, generator).to(x.dtype)
     replaced = chosen & (draws.rand(x.shape, None, generator) < 0.5)
     answer = model.vocabulary_log_prob(torch.where(replaced, other, x), torch.ones_like(chosen))
-    return _mean_of(own_words(answer, x), chosen, size)
+    scores = (1 - smoothing) * own_words(answer, x) + smoothing * answer.mean(-1)
+    return _mean_of(scores, chosen, size)
 
 
 def smoothed(model: VocabularyModel, x: Tensor, size: int, *, generator: Generator) -> Tensor:
@@ -179,6 +182,7 @@ OBJECTIVES = SCHEMES | {
     "sure places": sure_places,
     RECIPES[0]: _by_share(half_random, 0.15),
     RECIPES[1]: _by_share(smoothed, 0.15),
+    f"{RECIPES[0]}, smoothed": _by_share(half_random, 0.15, smoothing=0.1),
 }
 
 

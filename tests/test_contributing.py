@@ -17,8 +17,7 @@ from mptlml_book import report
 from mptlml_book.report.claims import claims
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
-FINDINGS = """net-right-end net-area net-pll-gap nets-reactions-single
-nets-reactions-area net-repair net-lookup net-lookup-chains""".split()
+FINDINGS = "fig1-right-scripts net-right-end nets-ranks-sound net-repair net-by-place".split()
 
 
 def blocks(name):

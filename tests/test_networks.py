@@ -4,13 +4,17 @@ import io
 import pickle
 import re
 import subprocess
+import zipfile
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 
+from mptlml_book import known_language
 from mptlml_book import networks as study
 from mptlml_book.data import places
 
@@ -55,11 +59,12 @@ def test_a_wheel_is_read_by_its_digest_alone_and_missed_without_harm(tmp_path, m
 
 def test_pip_is_asked_for_wheels_by_their_digests(monkeypatch):
     asked = {}
-    monkeypatch.setattr(study, "check", lambda: None)
+    monkeypatch.setattr(study.runs, "check", lambda *what: asked.update(checked=what[-1]))
     monkeypatch.setattr(subprocess, "run", lambda words, **more: asked.update(more, words=words))
     study.fetch()
     assert asked["input"].startswith("sapiens==1.0.5 --hash=sha256:af1a8d44")
     assert {"download", "--no-deps", "--require-hashes", ":all:"} <= set(asked["words"])
+    assert asked["checked"] in study.reactions()
 
 
 def test_reactions_lose_no_atom():
@@ -84,16 +89,6 @@ def test_smiles_are_cut_as_chemists_do():
     assert made("C").input_ids == [0, 6, 1] and made.tokenize("CX") == ["C", "[UNK]"]
 
 
-def test_a_network_that_answers_otherwise_than_stored_is_told(monkeypatch):
-    class Lm:
-        def pseudo_log_likelihood(self, texts):
-            return torch.tensor([-8.0])
-
-    monkeypatch.setattr(study, "load", lambda name: Lm())
-    with pytest.raises(SystemExit, match="Sapiens heavy .* -8.00"):
-        study.check()
-
-
 def test_chains_come_from_a_table_that_the_reader_names(tmp_path, monkeypatch):
     file = tmp_path / "own.csv"
     monkeypatch.setenv("MPTLML_ANTIBODIES", str(file))
@@ -103,3 +98,39 @@ def test_chains_come_from_a_table_that_the_reader_names(tmp_path, monkeypatch):
     monkeypatch.delenv("MPTLML_ANTIBODIES")
     with pytest.raises(ValueError, match="MPTLML_ANTIBODIES="):
         load()
+
+
+def test_labels_unsmoothed_are_those_that_were_smoothed(generator):
+    answer = torch.randn(3, 25, dtype=torch.float64, generator=generator).softmax(-1)
+    again = study.unsmoothed((0.9 * answer + 0.1 / 25).log())
+    assert torch.allclose(again.exp(), 0.9 * answer) and torch.allclose(again.softmax(-1), answer)
+
+
+def test_the_truth_itself_ranks_rows_by_area_as_they_are(monkeypatch):
+    """Four masks a size leave some noise; one token at a time counts what neighbours share many times."""
+    monkeypatch.setattr(study, "NUM_RANKED", 48)
+    found = study.ranked(known_language.language(), seed=1)
+    assert found["by area"] > 0.95 > found["single"] > 0.7
+
+
+def test_what_files_say_is_read_by_line_and_field(tmp_path, monkeypatch):
+    saved = io.BytesIO()
+    torch.save(Namespace(mlm_probability=0.15), saved)
+    with zipfile.ZipFile(tmp_path / "own.whl", "w") as made:
+        made.writestr("own/args.bin", saved.getvalue())
+        made.writestr("own/core.py", "import os\nfrom transformers import AlbertModel\n")
+    monkeypatch.setattr(study, "wheel", lambda name: zipfile.ZipFile(tmp_path / "own.whl"))
+    [args] = study.says("RXNMapper", "own/args.bin", "mlm_probability")
+    [code] = study.says("RXNMapper", "own/core.py", "from transformers")
+    assert args["value"] == 0.15 and code["line"] == 2 and "AlbertModel" in code["value"]
+
+
+def test_an_atom_of_a_product_looks_at_one_of_a_reactant():
+    """In CO.Cl>>CCl.O the first C looks most at a dot, then at O; Cl and O at the first C."""
+    words = ["[CLS]", "C", "O", ".", "Cl", ">>", "C", "Cl", ".", "O", "[SEP]"]
+    looks = torch.zeros(1, 6, 11, 11)
+    looks[0, 5, 6, 3], looks[0, 5, 6, 2], looks[0, 5, 7:, 1] = 0.6, 0.4, 1.0
+    answer = SimpleNamespace(attentions=[None] * 10 + [looks])
+    lm = SimpleNamespace(model=SimpleNamespace(albert=lambda ids, output_attentions: answer))
+    lm.tokenizer = MagicMock(**{"convert_ids_to_tokens.return_value": words})
+    assert study.partners(lm, "CO.Cl>>CCl.O") == [1, 0, 0]
