@@ -24,22 +24,23 @@ The long runs, in nats per data set unless a name says otherwise:
 
 import time
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.polynomial.legendre import legvander
 from scipy.special import comb, expit
-from scipy.stats import hypergeom, norm, qmc
+from scipy.stats import binom, hypergeom, norm, qmc
 from torch import Generator, Tensor, nn
-from torch.nn.functional import logsigmoid, pad
+from torch.nn.functional import logsigmoid
 
 from mptlml import objectives
 from mptlml.curve import RowEstimates
-from mptlml.draws import seeded
+from mptlml.draws import multinomial, seeded
 from mptlml.masks import all_masks, nested_masks, random_orders
 from mptlml.models import BernoulliMixture
 from mptlml.protocol import ConditionalModel, at_masked, token_log_probs
@@ -53,7 +54,6 @@ NUM_OBSERVATIONS = N = 24
 DEGREES = range(5)
 WIDTH = 2.0  # standard deviation of each coefficient of a Legendre polynomial, a priori
 NUM_STEPS, BATCH = 1000, 64
-WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of the prior, for the network that is told which
 
 
 # Models -----------------------------------------------------------------------------------------------------
@@ -123,6 +123,132 @@ def unlike(num_rows: int, *, generator: Generator) -> dict[str, Tensor]:
     }
 
 
+# Simulators -------------------------------------------------------------------------------------------------
+
+TOKENS, PEOPLE, HALF = 16, 20, 8
+
+
+@cache
+def every_row() -> Tensor:
+    """All rows of zeros and ones [2^16, 16], int64: row k holds the binary digits of k, the last one first."""
+    return (torch.arange(2**TOKENS)[:, None] >> torch.arange(TOKENS)) & 1
+
+
+@dataclass
+class Enumerated:
+    """A simulator of 16 yes-or-no tokens, so small that the probabilities of all its rows can be listed.
+
+    log_probs: nats [2^16], in the order of `every_row`; summary: of each row, the number that an
+    expert would keep [2^16].
+    """
+
+    log_probs: Tensor
+    summary: Tensor
+    num_tokens = TOKENS
+
+    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
+        """Rows [n, 16], each with parameters of its own."""
+        return every_row()[multinomial(self.log_probs.exp(), num_rows, generator)]
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """Log evidence of rows [n, 16], nats [n]."""
+        return self.log_probs[numbered(x)]
+
+    def leave_one_out(self, x: Tensor) -> Tensor:
+        """sum_j log p(x_j | all others) of rows [n, 16], nats [n]."""
+        row = numbered(x)[:, None]
+        both = torch.stack([row.expand(-1, TOKENS), row ^ 2 ** torch.arange(TOKENS)])
+        return (self.log_probs[row] - self.log_probs[both].logsumexp(0)).sum(-1)
+
+
+def numbered(x: Tensor) -> Tensor:
+    """Where rows [n, 16] stand in `every_row`, int64 [n]."""
+    return (x.long() << torch.arange(TOKENS)).sum(-1)
+
+
+@cache
+def spins() -> dict[str, Enumerated]:
+    """Sixteen spins s on 4 x 4 sites: p(s | J) = exp(J E(s)) / Z(J), with one of 64 couplings J in (0, 1), all alike.
+
+    E adds up the products of spins: of neighbours (Ising), of neighbours in a row, or of all pairs,
+    divided by 8 (Curie-Weiss). Antiferromagnets are Ising's model with J below 0. An expert keeps E.
+    """
+    site, pair = torch.arange(TOKENS), 2.0 * every_row() - 1
+    down, along = (abs(part - part[:, None]) for part in (site // 4, site % 4))
+    near, row, every = down + along == 1, (down == 0) & (along == 1), 1 - torch.eye(TOKENS)
+    coupling = (torch.arange(64)[:, None].double() + 0.5) / 64
+    bonds = {"ising": near, "curie-weiss": every / 8, "rows": row, "antiferromagnet": -1.0 * near}
+    models = {}
+    for name, bond in bonds.items():
+        energy = ((pair @ bond.float()) * pair).sum(-1).double() / 2
+        log_probs = (coupling * energy).log_softmax(-1).logsumexp(0) - np.log(len(coupling))
+        models[name] = Enumerated(log_probs, energy)
+    return models
+
+
+@cache
+def epidemics() -> dict[str, Enumerated]:
+    """Whether any case is reported, on each of 16 days, among 20 people of whom two have the disease at first.
+
+    SIR: who recovers is immune; SIS: is not. On a day each healthy person falls ill with
+    probability 1 - exp(-rate I / 20), where I are ill, and each ill one recovers with another; each
+    new case is reported with a third. The three take six values each, all alike. In "imports" cases
+    come at random, equally often on each day. An expert keeps the number of days with cases and
+    the last of them.
+    """
+    days = every_row()
+    yes, last = days.sum(-1).double(), (days * torch.arange(1, 17)).amax(-1).double()
+    imports = torch.from_numpy(-np.log(17 * comb(TOKENS, yes)))
+    return {
+        "sir": Enumerated(epidemic(immune=True), yes),
+        "sis": Enumerated(epidemic(immune=False), last),
+        "imports": Enumerated(imports, yes),
+    }
+
+
+def epidemic(*, immune: bool) -> Tensor:
+    """log p of all rows [2^16] by the forward algorithm over healthy and ill, whose first eight days meet the last."""
+    healthy, ill = np.array(
+        [(s, i) for s in range(PEOPLE + 1) for i in range(PEOPLE + 1 - s)]
+    ).T  # [states]
+    number = np.zeros((PEOPLE + 1, PEOPLE + 1), int)
+    number[healthy, ill] = np.arange(len(ill))
+    count = np.arange(PEOPLE + 1)
+    fall, heal = count[:, None], count
+    possible = (fall <= healthy[:, None, None]) & (heal <= ill[:, None, None])
+    after = (
+        healthy[:, None, None] - fall + (0 if immune else heal),
+        ill[:, None, None] + fall - heal,
+    )
+    to = number[tuple(np.where(possible, part, 0) for part in after)]
+    edge = (np.arange(len(ill))[:, None, None] * len(ill) + to).ravel()
+
+    def step(weight: np.ndarray) -> np.ndarray:
+        """From states to states [states, states], of weights [states, fall, heal]."""
+        return np.bincount(edge, weight.ravel(), len(ill) ** 2).reshape(len(ill), -1)
+
+    chances, sixths = 0.0, (np.arange(6) + 0.5) / 6
+    for rate, recovery in product(0.2 + sixths, 0.1 + 0.4 * sixths):
+        falls = binom.pmf(count, healthy[:, None], -np.expm1(-rate * ill[:, None] / PEOPLE))
+        heals = binom.pmf(count, ill[:, None], recovery)
+        weight = falls[:, :, None] * heals[:, None] * possible
+        day = step(weight)
+        for report in 0.2 + 0.6 * sixths:
+            none = step(weight * (1 - report) ** fall)
+            kinds = none, day - none
+            first, rest = np.eye(len(ill))[None, number[PEOPLE - 2, 2]], np.ones((len(ill), 1))
+            for _ in range(HALF):
+                first = np.concatenate([first @ kind for kind in kinds])  # [days so far, states]
+                rest = np.stack([kind @ rest for kind in kinds], -1).reshape(len(ill), -1)
+            chances = chances + (first @ rest).T.ravel() / 6**3
+    return torch.from_numpy(np.log(chances))
+
+
+FAMILIES = {"spins": spins, "epidemics": epidemics}
+NEITHER = {"spins": "antiferromagnet", "epidemics": "imports"}
+PAIRS = {"spins": (("ising", "curie-weiss"), ("ising", "rows")), "epidemics": (("sir", "sis"),)}
+
+
 # Scores -----------------------------------------------------------------------------------------------------
 
 
@@ -137,6 +263,17 @@ def leave_one_out(model: ConditionalModel, x: Tensor) -> Tensor:
 def along_orders(net: ConditionalModel, x: Tensor, seed: int) -> RowEstimates:
     """Areas of rows [n, N] along eight orders of each row's own, the same for all networks."""
     return estimate_area(net, x, 8 * N, by_orders=True, generator=seeded(seed, 5))
+
+
+def along_own_order(net: ConditionalModel, x: Tensor, seed: int, num_orders: int = 4) -> Tensor:
+    """Areas of rows [n, D], nats [n], along random orders of each row's own; D num_orders passes."""
+    generator = seeded(seed, 5)
+    areas = []
+    for _ in range(num_orders):
+        orders = random_orders(net.num_tokens, len(x), generator=generator)  # [n, t]
+        answers = token_log_probs(net, x[:, None], nested_masks(orders))
+        areas.append(answers.gather(-1, orders[..., None]).sum((1, 2)).double())
+    return torch.stack(areas).mean(0)
 
 
 def likeliest(degree: int, x: Tensor, precision: float) -> tuple[np.ndarray, ...]:
@@ -174,19 +311,20 @@ def information_criterion(degree: int, x: Tensor) -> Tensor:
 # Networks ---------------------------------------------------------------------------------------------------
 
 
+def perceptron(num_in: int, num_out: int, width: int, generator: Generator) -> nn.Sequential:
+    """Two hidden layers of this width."""
+    sizes = [(num_in, width), (width, width), (width, num_out)]
+    layers = [part for size in sizes for part in (nn.GELU(), _linear(*size, generator))]
+    return nn.Sequential(*layers[1:])
+
+
 class Perceptron(nn.Module):
     """Two hidden layers that read all visible answers by their places; the transformer knows distances alone."""
 
-    def __init__(self, num_tokens: int, *, generator: Generator) -> None:
+    def __init__(self, num_tokens: int, *, width: int = 256, generator: Generator) -> None:
         super().__init__()
         self.num_tokens = num_tokens
-        self.layers = nn.Sequential(
-            _linear(2 * num_tokens, 256, generator),
-            nn.GELU(),
-            _linear(256, 256, generator),
-            nn.GELU(),
-            _linear(256, num_tokens, generator),
-        )
+        self.layers = perceptron(2 * num_tokens, num_tokens, width, generator)
 
     def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j | x_R), nats per observation [..., N]; exactly 0 at observed ones."""
@@ -197,19 +335,6 @@ class Perceptron(nn.Module):
 
 
 transformer = partial(MaskedTransformer, vocab_size=2)
-
-
-class Told:
-    """A network whose first token says which prior is meant, and which predicts the others: N tokens."""
-
-    def __init__(self, net: MaskedTransformer, which: int) -> None:
-        self.net, self.which, self.num_tokens = net, which, net.num_tokens - 1
-
-    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R, prior), nats per observation [..., N]; exactly 0 at observed ones."""
-        x, observed = torch.broadcast_tensors(x, observed)
-        rows, seen = pad(x, (1, 0), value=2 + self.which), pad(observed, (1, 0), value=True)
-        return self.net.conditional_log_prob(rows, seen)[..., 1:]
 
 
 def train(
@@ -239,19 +364,6 @@ def train(
         return objectives.fixed_size(net, rows, size, share_masks=False, generator=generator)
 
     return _fitted(net, objective, num_steps, rate)
-
-
-def train_told(degree: int, *, seed: int) -> MaskedTransformer:
-    """One network for all WIDTHS of the prior: its rows begin with a token that says which (see `Told`)."""
-    generator = Generator().manual_seed(seed)
-    net = MaskedTransformer(1 + N, 2 + len(WIDTHS), generator=generator)
-
-    def objective() -> Tensor:
-        which = int(torch.randint(len(WIDTHS), [1], generator=generator))
-        rows = regression(degree, WIDTHS[which]).sample(BATCH, generator=generator).long()
-        return objectives.stratified_size(Told(net, which), rows, generator=generator)
-
-    return _fitted(net, objective, 3 * NUM_STEPS, 1e-2)
 
 
 def _fitted(net: Any, objective: Callable[[], Tensor], num_steps: int, rate: float) -> Any:
@@ -473,70 +585,177 @@ def sets(seed: int) -> Iterator[dict]:
         )
 
 
-@torch.no_grad()
-def widths(seed: int) -> Iterator[dict]:
-    """For groups of 20 data sets with one true width, the width that the exact evidence picks, and the area."""
-    net = results.kept(f"evidence widths {seed}", lambda: train_told(2, seed=seed))
-    exact, generator = [regression(2, width) for width in WIDTHS], seeded(seed, 8)
-    for group in range(NUM_GROUPS):
-        which = group % len(WIDTHS)
-        x = exact[which].sample(GROUP, generator=generator).long()
-        evidence = [model.log_prob(x).sum().item() for model in exact]
-        area = [
-            estimate_area(Told(net, k), x, 2 * N, by_orders=True, generator=seeded(seed, 9))
-            .mean.sum()
-            .item()
-            for k in range(len(WIDTHS))
-        ]
-        yield dict(
-            seed=seed,
-            group=group,
-            width=WIDTHS[which],
-            by_evidence=WIDTHS[np.argmax(evidence)],
-            by_area=WIDTHS[np.argmax(area)],
-            evidence=evidence,
-            area=area,
-        )
+# Simulators: the area beside networks that see both models --------------------------------------------------
+
+NUM_TEST = 1000  # rows of each simulator
+STEPS = {
+    500: (300, 1000),
+    2000: (300, 2000),
+    20_000: (300, 6000),
+}  # of each network, twice as many of one for both
+DECAYS = (0.0, 1.0)
+HIDDEN = 128
+NEAREST = (30, 100, 300)
 
 
-def nested(row: int) -> Iterator[dict]:
-    """One data set of the model whose prior has an unknown width: its evidence by three ways, and seconds."""
-    import dynesty
+class Learned(NamedTuple):
+    """A network, its objective on the tenth of the simulations that was held out, and its seconds of training."""
 
-    truth, net = of_degree(UNKNOWN, SEEDS[0])
-    x = truth.sample(NUM_NESTED, generator=seeded(10))[row : row + 1].long()
-    sign, basis = 2 * x[0].numpy() - 1, design(4)
+    net: Any
+    held_out: float
+    seconds: float
 
-    def log_likelihood(normal: np.ndarray) -> float:
-        coefficients = WIDTH * 2 ** normal[5] * normal[:5]
-        return -np.logaddexp(0, -sign * (basis @ coefficients)).sum()
 
-    rng = np.random.default_rng(row)
-    sampler = dynesty.NestedSampler(log_likelihood, norm.ppf, 6, rstate=rng)
-    began = [time.perf_counter()]
-    sampler.run_nested(print_progress=False)
-    began.append(time.perf_counter())
-    area = along_orders(net, x, row)
-    began.append(time.perf_counter())
-    train(truth, seed=row, num_steps=20)
-    began.append(time.perf_counter())
-    nested_seconds, area_seconds, training_seconds = np.diff(began)
-    yield dict(
-        row=row,
-        exact=regression(4, None, 17).log_prob(x).item(),
-        nested=sampler.results.logz[-1],
-        nested_seconds=nested_seconds,
-        area=area.mean.item(),
-        area_seconds=area_seconds,
-        training_seconds=training_seconds
-        * NUM_STEPS
-        / 20,  # the whole training, by twenty of its steps
+@torch.enable_grad()
+def stopped(
+    net: Any, objective: Any, rows: Tensor, num_steps: int, decay: float, seed: int
+) -> Learned:
+    """The network where its objective(net, rows, generator) on a tenth of the rows [n, ...] was best."""
+    began, generator = time.process_time(), seeded(seed, 12)
+    held, train = rows[: len(rows) // 10], rows[len(rows) // 10 :]
+    held = held.repeat(-(-2000 // len(held)), 1)
+    best: list[Any] = [-np.inf, None]
+
+    def batch() -> Tensor:
+        chosen = torch.randint(len(train), [2 * BATCH], generator=generator)
+        return objective(net, train[chosen], generator)
+
+    def look() -> None:
+        value = objective(net, held, seeded(seed, 13)).item()  # the same masks each time
+        if value > best[0]:
+            best[:] = value, deepcopy(net.state_dict())
+
+    fit(
+        batch,
+        net.parameters(),
+        num_steps=num_steps,
+        learning_rate=4e-3,
+        decay_steps=num_steps,
+        warm_up=50,
+        track={"held out": look},
+        track_every=num_steps // 20,
+        optimiser=partial(torch.optim.AdamW, weight_decay=decay),
     )
+    net.load_state_dict(best[1])
+    return Learned(net, best[0], time.process_time() - began)
+
+
+def masked(rows: Tensor, num_steps: int, decay: float, seed: int) -> Learned:
+    """A Perceptron that learns from simulations [n, 16] alone."""
+    net = Perceptron(rows.shape[1], width=HIDDEN, generator=seeded(seed, 14))
+
+    def objective(net: Perceptron, rows: Tensor, generator: Generator) -> Tensor:
+        return objectives.stratified_size(net, rows, generator=generator)
+
+    return stopped(net, objective, rows, num_steps, decay, seed)
+
+
+def odds(net: nn.Module, x: Tensor, loss: str) -> Tensor:
+    """The log Bayes factor of rows [n, 16] by an evidence network, nats [n] (Jeffrey and Wandelt 2024)."""
+    out = net(2.0 * x - 1)[:, 0]
+    return out + out * out.abs() if loss == "l-POP" else out
+
+
+def evidence_network(rows: Tensor, loss: str, num_steps: int, decay: float, seed: int) -> Learned:
+    """A network that learns which of two models simulated a row; rows [n, 17] begin with 1 for the first, or 0."""
+
+    def objective(net: nn.Module, rows: Tensor, generator: Generator) -> Tensor:
+        margin = (2 * rows[:, 0] - 1) * odds(net, rows[:, 1:], loss)
+        return (-(-margin / 2).exp() if loss == "l-POP" else logsigmoid(margin)).mean()
+
+    net = perceptron(rows.shape[1] - 1, 1, HIDDEN, seeded(seed, 14))
+    return stopped(net, objective, rows, num_steps, decay, seed)
+
+
+def abc(first: Tensor, seen: Tensor, x: Tensor, number: int) -> Tensor:
+    """The log Bayes factor of data [n, k] by the models of the nearest simulations [r, k], nats [n].
+
+    first: 1 for those of the first model, 0 for the others [r].
+    """
+    near = torch.cdist(x, seen).topk(number, largest=False).indices
+    votes = first[near].double().sum(-1)
+    return (votes + 0.5).log() - (number - votes + 0.5).log()
+
+
+@torch.no_grad()
+def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
+    """What each rival makes of `budget` simulations of each model, a line for each pair, rival and setting.
+
+    rms: of the error of the log Bayes factor over 2,000 data sets, half from each model; log_score:
+    of the true model's posterior probability. seconds: of training and reading; held_out: the
+    objective on simulations that were held out, by which the area's settings were chosen. Then, for
+    each model and data of other simulators: power, the share of data below 99% of the model's own.
+    """
+    models, generator = FAMILIES[family](), seeded(seed, 11)
+    drawn = {name: model.sample(budget, generator=generator) for name, model in models.items()}
+    x = torch.cat([model.sample(NUM_TEST, generator=generator) for model in models.values()])
+    place = {name: k * NUM_TEST + torch.arange(NUM_TEST) for k, name in enumerate(models)}
+    known = {name: model for name, model in models.items() if name != NEITHER[family]}
+    exact = {name: model.log_prob(x) for name, model in known.items()}
+    unit = dict(family=family, budget=budget, seed=seed)
+    scores: dict[tuple[str, Any], dict[str, Tensor]] = {("exact", ""): exact}
+    scores["exact left end", ""] = {name: model.leave_one_out(x) for name, model in known.items()}
+    seconds: dict[tuple[Any, str], float] = {}
+    for steps in STEPS[budget]:
+        area, left = scores["area", steps], scores["left end", steps] = {}, {}
+        for name in known:
+            tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
+            best = max(tried, key=lambda learned: learned.held_out)
+            began = time.process_time()
+            area[name] = along_own_order(best.net, x, seed)
+            seconds[steps, name] = best.seconds + time.process_time() - began
+            left[name] = leave_one_out(best.net, x).double()
+
+    def factor(pair: tuple[str, str], rival: str, setting: Any, value: Tensor, **more: Any) -> dict:
+        both = torch.cat([place[name] for name in pair])
+        right = torch.where(torch.arange(2 * NUM_TEST) < NUM_TEST, 1, -1) * value[both]
+        error = value[both] - (exact[pair[0]] - exact[pair[1]])[both]
+        about = dict(about=" against ".join(pair), rival=rival, setting=setting, data="")
+        score = logsigmoid(right).mean().item()
+        return unit | about | dict(rms=rms(error), log_score=score) | more
+
+    def power(name: str, rival: str, setting: Any, value: Tensor) -> Iterator[dict]:
+        edge = value[place[name]].quantile(0.01)
+        about = dict(about=name, rival=rival, setting=setting)
+        for other in (other for other in models if other != name):
+            share = (value[place[other]] < edge).double().mean().item()
+            yield unit | about | dict(data=other, power=share)
+
+    for (rival, setting), score in scores.items():
+        for pair in PAIRS[family]:
+            cost = sum(seconds.get((setting, name), 0.0) for name in pair)
+            value = score[pair[0]] - score[pair[1]]
+            yield factor(pair, rival, setting, value, seconds=cost)
+        for name in known:
+            yield from power(name, rival, setting, score[name])
+    for pair in PAIRS[family]:
+        label = (torch.arange(2 * budget) < budget).long()[:, None]
+        rows = torch.cat([label, torch.cat([drawn[name] for name in pair])], 1)
+        rows = rows[torch.randperm(len(rows), generator=generator)]
+        told = torch.stack([models[name].summary for name in pair], -1)
+        told = (told / told.std(0))[numbered(torch.cat([rows[:, 1:], x]))]
+        plain = torch.cat([rows[:, 1:], x]).double()
+        for (name, kept), number in product({"told": told, "plain": plain}.items(), NEAREST):
+            value = abc(rows[:, 0], *kept.split([len(rows), len(x)]), number)
+            yield factor(pair, "abc", f"{name} {number}", value)
+        best = None
+        for loss, steps, decay in product(("cross-entropy", "l-POP"), STEPS[budget], DECAYS):
+            learned = evidence_network(rows, loss, 2 * steps, decay, seed)
+            value = odds(learned.net, x, loss).double()
+            name = f"{loss} {2 * steps} {decay}"
+            told_by = dict(seconds=learned.seconds, held_out=learned.held_out)
+            yield factor(pair, "evidence network", name, value, **told_by)
+            if loss == "cross-entropy" and (best is None or learned.held_out > best[0]):
+                best = learned.held_out, value
+        for name, value in zip(pair, (best[1], -best[1]), strict=True):
+            yield from power(name, "confidence", " against ".join(pair), value.abs())
+            yield from power(name, "odds", " against ".join(pair), value)
 
 
 COINS = [("uniform sizes", 400), ("uniform sizes", 1600), ("fixed 15%", 400)]
 MODELS = [(str(model), "uniform sizes") for model in (*DEGREES, UNKNOWN)]
 MODELS += [("2", "fixed 15%"), ("2", "four times the steps"), ("2", "twice the width")]
+UNITS = [(family, budget) for budget in (500, 2000, 20000) for family in FAMILIES]
 TABLES = {
     "evidence_coins": results.Table(
         coins, lambda: [(prior, *net, seed) for seed, prior, net in product(SEEDS, PRIORS, COINS)]
@@ -547,8 +766,9 @@ TABLES = {
     "evidence_choosing": results.Table(choosing, lambda: product(SEEDS)),
     "evidence_places": results.Table(places, lambda: product(SEEDS)),
     "evidence_sets": results.Table(sets, lambda: product(SEEDS[:1])),
-    "evidence_widths": results.Table(widths, lambda: product(SEEDS)),
-    "evidence_nested": results.Table(nested, lambda: product(range(NUM_NESTED))),
+    "evidence_simulators": results.Table(
+        simulators, lambda: [(*unit, seed) for unit, seed in product(UNITS, SEEDS)]
+    ),
 }
 
 
