@@ -13,16 +13,12 @@ the integral by other means agrees to 0.02 nats (tests/test_evidence.py).
 The long runs, in nats per data set unless a name says otherwise:
 
     coins       two priors, uniform sizes and a fixed 15%, two lengths, five seeds
-    regression  polynomials of degree 0 to 4, and one of unknown width; for degree 2 also a fixed 15%, four
-                times the steps, and twice the width
-    choosing    which of five degrees each score picks, over 500 data sets
-    places      the same choices by networks that know places, two hidden layers each
-    sets        the first seed's areas of each of these data sets, and how far its orders differ
-    widths      which width of the prior the area picks for groups of data sets
-    nested      nested sampling of the same evidence (python -m pip install dynesty)
+    choosing    which of five degrees each score picks, over 500 data sets, and how sure it is
+    simulators  models without a likelihood: areas beside networks that see both models, and beside ABC
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -44,7 +40,7 @@ from mptlml.draws import multinomial, seeded
 from mptlml.masks import all_masks, nested_masks, random_orders
 from mptlml.models import BernoulliMixture
 from mptlml.protocol import ConditionalModel, at_masked, token_log_probs
-from mptlml.score import chain_rule, estimate_area
+from mptlml.score import estimate_area
 from mptlml.training import fit
 
 from . import runs as results
@@ -91,41 +87,20 @@ def design(degree: int) -> np.ndarray:
 
 
 @cache
-def regression(degree: int, width: float | None = WIDTH, log2_nodes: int = 13) -> BernoulliMixture:
-    """Logistic regression with a polynomial of this degree, coefficients N(0, width^2), as a mixture.
+def regression(degree: int, log2_nodes: int = 13) -> BernoulliMixture:
+    """Logistic regression with a polynomial of this degree, coefficients N(0, WIDTH^2), as a mixture.
 
-    Its components are the points of a Sobol sequence, which fill the prior evenly. width=None: the
-    width has a prior of its own, log-normal around WIDTH with a standard deviation of log 2.
+    Its components are the points of a Sobol sequence, which fill the prior evenly.
     """
-    own_width = width is None
-    uniform = qmc.Sobol(degree + 1 + own_width, seed=0).random_base2(log2_nodes)
-    normal = norm.ppf(uniform)  # [nodes, d + 1 (+ 1)]
-    widths = WIDTH * 2 ** normal[:, -1:] if own_width else width
-    probs = expit(widths * normal[:, : degree + 1] @ design(degree).T)  # [nodes, N]
+    normal = norm.ppf(qmc.Sobol(degree + 1, seed=0).random_base2(log2_nodes))  # [nodes, d + 1]
+    probs = expit(WIDTH * normal @ design(degree).T)  # [nodes, N]
     weights = torch.full((len(probs),), 1 / len(probs), dtype=torch.float64)
     return BernoulliMixture(weights, torch.from_numpy(probs))
 
 
-def unlike(num_rows: int, *, generator: Generator) -> dict[str, Tensor]:
-    """Data sets [n, N] that a parabola with this prior would hardly give, by name."""
-    place = torch.arange(N)
-    noise = torch.rand(num_rows, N, generator=generator) < 0.05
-    blocks = (place * 5 // N).remainder(2).bool()
-    first = torch.randint(4, 20, (num_rows, 1), generator=generator)
-    steep, steeper = (
-        regression(degree, 4 * WIDTH).sample(num_rows, generator=generator) for degree in (2, 4)
-    )
-    return {
-        "a parabola four times as steep": steep,
-        "degree 4, four times as steep": steeper,
-        "five blocks, 5% noise": blocks ^ noise,
-        "a clean step": place >= first,
-    }
-
-
 # Simulators -------------------------------------------------------------------------------------------------
 
-TOKENS, PEOPLE, HALF = 16, 20, 8
+TOKENS, PEOPLE = 16, 20
 
 
 @cache
@@ -208,44 +183,40 @@ def epidemics() -> dict[str, Enumerated]:
 
 def epidemic(*, immune: bool) -> Tensor:
     """log p of all rows [2^16] by the forward algorithm over healthy and ill, whose first eight days meet the last."""
-    healthy, ill = np.array(
-        [(s, i) for s in range(PEOPLE + 1) for i in range(PEOPLE + 1 - s)]
-    ).T  # [states]
+    states = [(s, i) for s in range(PEOPLE + 1) for i in range(PEOPLE + 1 - s)]
+    healthy, ill = np.array(states).T[..., None, None]  # [states, fall, heal]
+    heal = np.arange(PEOPLE + 1)
+    fall = heal[:, None]
     number = np.zeros((PEOPLE + 1, PEOPLE + 1), int)
-    number[healthy, ill] = np.arange(len(ill))
-    count = np.arange(PEOPLE + 1)
-    fall, heal = count[:, None], count
-    possible = (fall <= healthy[:, None, None]) & (heal <= ill[:, None, None])
-    after = (
-        healthy[:, None, None] - fall + (0 if immune else heal),
-        ill[:, None, None] + fall - heal,
-    )
-    to = number[tuple(np.where(possible, part, 0) for part in after)]
-    edge = (np.arange(len(ill))[:, None, None] * len(ill) + to).ravel()
+    number[tuple(np.array(states).T)] = np.arange(len(states))
+    after = healthy - fall + (0 if immune else heal), ill + fall - heal
+    to = number[tuple(np.clip(part, 0, PEOPLE) for part in after)]
+    edge = (number[healthy, ill] * len(states) + to).ravel()
 
     def step(weight: np.ndarray) -> np.ndarray:
         """From states to states [states, states], of weights [states, fall, heal]."""
-        return np.bincount(edge, weight.ravel(), len(ill) ** 2).reshape(len(ill), -1)
+        return np.bincount(edge, weight.ravel(), len(states) ** 2).reshape(len(states), -1)
 
     chances, sixths = 0.0, (np.arange(6) + 0.5) / 6
     for rate, recovery in product(0.2 + sixths, 0.1 + 0.4 * sixths):
-        falls = binom.pmf(count, healthy[:, None], -np.expm1(-rate * ill[:, None] / PEOPLE))
-        heals = binom.pmf(count, ill[:, None], recovery)
-        weight = falls[:, :, None] * heals[:, None] * possible
+        falls = binom.pmf(fall, healthy, -np.expm1(-rate * ill / PEOPLE))
+        weight = falls * binom.pmf(heal, ill, recovery)  # 0 where more fall or heal than there are
         day = step(weight)
         for report in 0.2 + 0.6 * sixths:
             none = step(weight * (1 - report) ** fall)
             kinds = none, day - none
-            first, rest = np.eye(len(ill))[None, number[PEOPLE - 2, 2]], np.ones((len(ill), 1))
-            for _ in range(HALF):
+            first, rest = (
+                np.eye(len(states))[None, number[PEOPLE - 2, 2]],
+                np.ones((len(states), 1)),
+            )
+            for _ in range(TOKENS // 2):
                 first = np.concatenate([first @ kind for kind in kinds])  # [days so far, states]
-                rest = np.stack([kind @ rest for kind in kinds], -1).reshape(len(ill), -1)
+                rest = np.stack([kind @ rest for kind in kinds], -1).reshape(len(states), -1)
             chances = chances + (first @ rest).T.ravel() / 6**3
     return torch.from_numpy(np.log(chances))
 
 
 FAMILIES = {"spins": spins, "epidemics": epidemics}
-NEITHER = {"spins": "antiferromagnet", "epidemics": "imports"}
 PAIRS = {"spins": (("ising", "curie-weiss"), ("ising", "rows")), "epidemics": (("sir", "sis"),)}
 
 
@@ -290,13 +261,6 @@ def likeliest(degree: int, x: Tensor, precision: float) -> tuple[np.ndarray, ...
         slope = (signs * expit(-signs * (mode @ basis.T))) @ basis - precision * mode
         mode += np.linalg.solve(curvature, slope[..., None])[..., 0]
     return mode, -np.logaddexp(0, -signs * (mode @ basis.T)).sum(-1), curvature
-
-
-def laplace(degree: int, x: Tensor) -> Tensor:
-    """Log evidence of rows [n, N] by a normal distribution around the posterior's mode, nats [n]."""
-    mode, fit, curvature = likeliest(degree, x, WIDTH**-2)
-    volume = (degree + 1) * np.log(WIDTH) + np.linalg.slogdet(curvature)[1] / 2
-    return torch.from_numpy(fit - (mode**2).sum(-1) / (2 * WIDTH**2) - volume)
 
 
 def information_criterion(degree: int, x: Tensor) -> Tensor:
@@ -366,15 +330,11 @@ def train(
     return _fitted(net, objective, num_steps, rate)
 
 
-def _fitted(net: Any, objective: Callable[[], Tensor], num_steps: int, rate: float) -> Any:
-    fit(
-        objective,
-        net.parameters(),
-        num_steps=num_steps,
-        learning_rate=rate,
-        decay_steps=num_steps,
-        warm_up=50,
-    )
+def _fitted(
+    net: Any, objective: Callable[[], Tensor], num_steps: int, rate: float, **more: Any
+) -> Any:
+    about = dict(num_steps=num_steps, learning_rate=rate, decay_steps=num_steps, warm_up=50)
+    fit(objective, net.parameters(), **about | more)
     return net
 
 
@@ -419,29 +379,26 @@ def curve_of_count(chance: np.ndarray, heads: int) -> np.ndarray:
 # The long runs ----------------------------------------------------------------------------------------------
 
 SEEDS = range(11, 16)
-NUM_SETS, GROUP, NUM_GROUPS, NUM_NESTED = 500, 20, 30, 20
+EACH = 100  # data sets of each degree
 PRIORS = {"Beta(1, 1)": (1.0, 1.0), "Beta(20, 20)": (20.0, 20.0)}
-VARIANTS: dict[str, dict[str, Any]] = {
-    "uniform sizes": {},
-    "fixed 15%": dict(size=4),  # of 24 observations
-    "four times the steps": dict(num_steps=4 * NUM_STEPS),
-    "twice the width": dict(width=96, rate=5e-3),
-    "places known": dict(make=Perceptron, batch=4 * BATCH, rate=2e-3),
+SCHEMES: dict[str, dict[str, Any]] = {"uniform sizes": {}, "fixed 15%": dict(size=4)}  # of 24
+KINDS: dict[str, dict[str, Any]] = {
+    "transformers": {},
+    "places known": dict(make=Perceptron, rate=2e-3),
+    "places known, four times the data": dict(make=Perceptron, rate=2e-3, batch=4 * BATCH),
 }
-UNKNOWN = "4, width unknown"
 
 
-def of_degree(model: Any, seed: int, variant: str = "uniform sizes") -> tuple[Any, Any]:
-    """A regression and its network."""
-    truth = regression(4, None) if model == UNKNOWN else regression(int(model))
-    name = f"evidence regression {model} {variant} {seed}"
-    return truth, results.kept(name, lambda: train(truth, seed=seed, **VARIANTS[variant]))
+def of_degree(degree: int, seed: int, kind: str) -> Any:
+    """The network of a regression."""
+    name = f"evidence {kind} {degree} {seed}"
+    return results.kept(name, lambda: train(regression(degree), seed=seed, **KINDS[kind]))
 
 
 def coins(prior: str, scheme: str, num_steps: int, seed: int) -> Iterator[dict]:
     """The errors of a network over all data sets there are, one for each number of heads."""
     truth, heads = Coins(*PRIORS[prior]), range(N + 1)
-    options = dict(seed=seed, num_steps=num_steps, distance="none", **VARIANTS[scheme])
+    options = dict(seed=seed, num_steps=num_steps, distance="none", **SCHEMES[scheme])
     name = f"evidence coins {prior} {scheme} {num_steps} {seed}"
     net = results.kept(name, lambda: train(truth, **options))
     areas, exact = (
@@ -461,50 +418,6 @@ def coins(prior: str, scheme: str, num_steps: int, seed: int) -> Iterator[dict]:
     )
 
 
-@torch.no_grad()
-def errors(model: str, variant: str, seed: int) -> Iterator[dict]:
-    """A line for each reading of a network: its error and what that varies by over data sets."""
-    truth, net = of_degree(model, seed, variant)
-    x = truth.sample(NUM_SETS, generator=seeded(seed, 4)).long()
-
-    def line(reading: str, error: Tensor, data: str = "its own", orders: Any = "") -> dict:
-        return dict(
-            model=model,
-            variant=variant,
-            seed=seed,
-            reading=reading,
-            data=data,
-            error=error.mean().item(),
-            rms=rms(error),
-            orders=orders,
-        )
-
-    def by_area(rows: Tensor, data: str) -> dict:
-        area = along_orders(net, rows, seed)
-        spread = area.stderr.double().mean().item() * 8**0.5
-        return line("area", area.mean - truth.log_prob(rows), data, spread)
-
-    yield by_area(x, "its own")
-    yield line("leave one out", leave_one_out(net, x) - leave_one_out(truth, x))
-    if model != "2":
-        return
-    exact, generator = truth.log_prob(x), seeded(seed, 6)
-    masks = estimate_area(net, x, N, generator=generator).mean
-    orders = random_orders(N, len(x), generator=generator)  # [n, t]
-    one = token_log_probs(net, x[:, None], nested_masks(orders)).gather(-1, orders[..., None])
-    ahead = torch.arange(N)[None].flip(-1)
-    yield line("left to right", chain_rule(net, x, ahead).sum(-1)[0] - exact)
-    yield line("one order", one.sum((1, 2)) - exact)
-    yield line("a mask per size", masks - exact)
-    for data, rows in unlike(200, generator=generator).items():
-        yield by_area(rows.long(), data)
-
-
-def rms(error: Tensor) -> float:
-    """The root of the mean square."""
-    return error.square().mean().sqrt().item()
-
-
 def by_degree(score: Callable[[int], Tensor]) -> Tensor:
     """Scores of data sets by each degree [n, degrees], from a score by one [n]."""
     return torch.stack([score(degree).double() for degree in DEGREES], -1)
@@ -512,22 +425,11 @@ def by_degree(score: Callable[[int], Tensor]) -> Tensor:
 
 def data_sets(seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """500 data sets [n, N], a hundred from each degree; their degrees [n]; their evidence for each [n, degrees]."""
-    each, generator = NUM_SETS // len(DEGREES), seeded(seed, 7)
-    rows = [regression(degree).sample(each, generator=generator) for degree in DEGREES]
+    generator = seeded(seed, 7)
+    rows = [regression(degree).sample(EACH, generator=generator) for degree in DEGREES]
     x = torch.cat(rows).long()
     exact = by_degree(lambda degree: regression(degree).log_prob(x))
-    return x, torch.tensor(DEGREES).repeat_interleave(each), exact
-
-
-def by_networks(x: Tensor, seed: int, variant: str = "uniform sizes") -> list[Tensor]:
-    """Areas of data sets [n, N], left ends of their curves and spread over orders, by degree [n, degrees]."""
-    nets = [of_degree(degree, seed, variant)[1] for degree in DEGREES]
-    areas = [along_orders(net, x, seed) for net in nets]
-    return [
-        by_degree(lambda degree: areas[degree].mean),
-        by_degree(lambda degree: leave_one_out(nets[degree], x)),
-        by_degree(lambda degree: areas[degree].stderr * 8**0.5),
-    ]
+    return x, torch.tensor(DEGREES).repeat_interleave(EACH), exact
 
 
 def picks(score: Tensor, truth: Tensor, exact: Tensor) -> dict:
@@ -538,51 +440,29 @@ def picks(score: Tensor, truth: Tensor, exact: Tensor) -> dict:
         as_exact=(picked == exact.argmax(-1)).double().mean().item(),
         log_score=posterior.gather(-1, truth[:, None]).log().mean().item(),
         sure=posterior.amax(-1).mean().item(),
-        degree=picked.double().mean().item(),
     )
 
 
 @torch.no_grad()
 def choosing(seed: int) -> Iterator[dict]:
-    """A line for each score."""
+    """A line for each score; areas of the first seed with their log Bayes factors of degree 2 against 1."""
     x, truth, exact = data_sets(seed)
-    area, left, _ = by_networks(x, seed)
     found = {
         "exact evidence": exact,
-        "area": area,
         "exact leave one out": by_degree(lambda degree: leave_one_out(regression(degree), x)),
-        "left end": left,
         "BIC": by_degree(lambda degree: information_criterion(degree, x)),
     }
+    for kind in KINDS:
+        nets = [of_degree(degree, seed, kind) for degree in DEGREES]
+        area = [along_orders(net, x, seed).mean for net in nets]
+        left = [leave_one_out(net, x) for net in nets]
+        found[f"area, {kind}"] = by_degree(area.__getitem__)
+        found[f"left end, {kind}"] = by_degree(left.__getitem__)
     for name, score in found.items():
-        yield dict(seed=seed, score=name) | picks(score, truth, exact)
-
-
-@torch.no_grad()
-def places(seed: int) -> Iterator[dict]:
-    """The same choices by networks that know places, and their errors on the data sets of each degree itself."""
-    x, truth, exact = data_sets(seed)
-    area, left, _ = by_networks(x, seed, "places known")
-    own = [(area - exact)[truth == degree, degree] for degree in DEGREES]
-    about = dict(rms=[rms(error) for error in own])
-    for name, score in ("area", area), ("left end", left):
-        factors = dict(factors=(score[:, 2] - score[:, 1]).tolist())
-        yield dict(seed=seed, score=name) | picks(score, truth, exact) | about | factors
-
-
-@torch.no_grad()
-def sets(seed: int) -> Iterator[dict]:
-    """Evidence of each data set, its area, and the standard deviation of its orders, by degree."""
-    x, truth, exact = data_sets(seed)
-    area, _, spread = by_networks(x, seed)
-    for k, row in enumerate(x.tolist()):
-        yield dict(
-            answers="x" + "".join(map(str, row)),
-            degree=truth[k].item(),
-            exact=exact[k].tolist(),
-            area=area[k].tolist(),
-            spread=spread[k].tolist(),
+        factors = (
+            (score[:, 2] - score[:, 1]).tolist() if seed == SEEDS[0] and "left" not in name else ""
         )
+        yield dict(seed=seed, score=name) | picks(score, truth, exact) | dict(factors=factors)
 
 
 # Simulators: the area beside networks that see both models --------------------------------------------------
@@ -590,10 +470,10 @@ def sets(seed: int) -> Iterator[dict]:
 NUM_TEST = 1000  # rows of each simulator
 STEPS = {
     500: (300, 1000),
-    2000: (300, 2000),
-    20_000: (300, 6000),
+    2000: (300, 1000),
+    20_000: (300, 4000),
 }  # of each network, twice as many of one for both
-DECAYS = (0.0, 1.0)
+DECAYS, LOSSES = (0.0, 1.0), ("cross-entropy", "l-POP")
 HIDDEN = 128
 NEAREST = (30, 100, 300)
 
@@ -610,7 +490,7 @@ class Learned(NamedTuple):
 def stopped(
     net: Any, objective: Any, rows: Tensor, num_steps: int, decay: float, seed: int
 ) -> Learned:
-    """The network where its objective(net, rows, generator) on a tenth of the rows [n, ...] was best."""
+    """The network where its objective(net, rows, generator=) on a tenth of the rows [n, ...] was best."""
     began, generator = time.process_time(), seeded(seed, 12)
     held, train = rows[: len(rows) // 10], rows[len(rows) // 10 :]
     held = held.repeat(-(-2000 // len(held)), 1)
@@ -618,24 +498,16 @@ def stopped(
 
     def batch() -> Tensor:
         chosen = torch.randint(len(train), [2 * BATCH], generator=generator)
-        return objective(net, train[chosen], generator)
+        return objective(net, train[chosen], generator=generator)
 
     def look() -> None:
-        value = objective(net, held, seeded(seed, 13)).item()  # the same masks each time
+        value = objective(net, held, generator=seeded(seed, 13)).item()  # the same masks each time
         if value > best[0]:
             best[:] = value, deepcopy(net.state_dict())
 
-    fit(
-        batch,
-        net.parameters(),
-        num_steps=num_steps,
-        learning_rate=4e-3,
-        decay_steps=num_steps,
-        warm_up=50,
-        track={"held out": look},
-        track_every=num_steps // 20,
-        optimiser=partial(torch.optim.AdamW, weight_decay=decay),
-    )
+    optimiser = partial(torch.optim.AdamW, weight_decay=decay)
+    about = dict(track={"held out": look}, track_every=num_steps // 20, optimiser=optimiser)
+    _fitted(net, batch, num_steps, 4e-3, **about)
     net.load_state_dict(best[1])
     return Learned(net, best[0], time.process_time() - began)
 
@@ -643,11 +515,7 @@ def stopped(
 def masked(rows: Tensor, num_steps: int, decay: float, seed: int) -> Learned:
     """A Perceptron that learns from simulations [n, 16] alone."""
     net = Perceptron(rows.shape[1], width=HIDDEN, generator=seeded(seed, 14))
-
-    def objective(net: Perceptron, rows: Tensor, generator: Generator) -> Tensor:
-        return objectives.stratified_size(net, rows, generator=generator)
-
-    return stopped(net, objective, rows, num_steps, decay, seed)
+    return stopped(net, objectives.stratified_size, rows, num_steps, decay, seed)
 
 
 def odds(net: nn.Module, x: Tensor, loss: str) -> Tensor:
@@ -659,7 +527,7 @@ def odds(net: nn.Module, x: Tensor, loss: str) -> Tensor:
 def evidence_network(rows: Tensor, loss: str, num_steps: int, decay: float, seed: int) -> Learned:
     """A network that learns which of two models simulated a row; rows [n, 17] begin with 1 for the first, or 0."""
 
-    def objective(net: nn.Module, rows: Tensor, generator: Generator) -> Tensor:
+    def objective(net: nn.Module, rows: Tensor, *, generator: Generator) -> Tensor:
         margin = (2 * rows[:, 0] - 1) * odds(net, rows[:, 1:], loss)
         return (-(-margin / 2).exp() if loss == "l-POP" else logsigmoid(margin)).mean()
 
@@ -690,82 +558,78 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
     drawn = {name: model.sample(budget, generator=generator) for name, model in models.items()}
     x = torch.cat([model.sample(NUM_TEST, generator=generator) for model in models.values()])
     place = {name: k * NUM_TEST + torch.arange(NUM_TEST) for k, name in enumerate(models)}
-    known = {name: model for name, model in models.items() if name != NEITHER[family]}
-    exact = {name: model.log_prob(x) for name, model in known.items()}
+    *known, _ = models
+    exact = {name: models[name].log_prob(x) for name in known}
     unit = dict(family=family, budget=budget, seed=seed)
-    scores: dict[tuple[str, Any], dict[str, Tensor]] = {("exact", ""): exact}
-    scores["exact left end", ""] = {name: model.leave_one_out(x) for name, model in known.items()}
-    seconds: dict[tuple[Any, str], float] = {}
-    for steps in STEPS[budget]:
-        area, left = scores["area", steps], scores["left end", steps] = {}, {}
-        for name in known:
-            tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
-            best = max(tried, key=lambda learned: learned.held_out)
-            began = time.process_time()
-            area[name] = along_own_order(best.net, x, seed)
-            seconds[steps, name] = best.seconds + time.process_time() - began
-            left[name] = leave_one_out(best.net, x).double()
 
     def factor(pair: tuple[str, str], rival: str, setting: Any, value: Tensor, **more: Any) -> dict:
         both = torch.cat([place[name] for name in pair])
         right = torch.where(torch.arange(2 * NUM_TEST) < NUM_TEST, 1, -1) * value[both]
         error = value[both] - (exact[pair[0]] - exact[pair[1]])[both]
         about = dict(about=" against ".join(pair), rival=rival, setting=setting, data="")
-        score = logsigmoid(right).mean().item()
-        return unit | about | dict(rms=rms(error), log_score=score) | more
+        rms, log_score = error.square().mean().sqrt(), logsigmoid(right).mean()
+        return unit | about | dict(rms=rms.item(), log_score=log_score.item()) | more
 
     def power(name: str, rival: str, setting: Any, value: Tensor) -> Iterator[dict]:
         edge = value[place[name]].quantile(0.01)
         about = dict(about=name, rival=rival, setting=setting)
-        for other in (other for other in models if other != name):
-            share = (value[place[other]] < edge).double().mean().item()
-            yield unit | about | dict(data=other, power=share)
+        for other, rows in place.items():
+            if other != name:
+                share = (value[rows] < edge).double().mean().item()
+                yield unit | about | dict(data=other, power=share)
 
-    for (rival, setting), score in scores.items():
+    def each(rival: str, setting: Any, score: dict[str, Tensor], cost: Any) -> Iterator[dict]:
         for pair in PAIRS[family]:
-            cost = sum(seconds.get((setting, name), 0.0) for name in pair)
-            value = score[pair[0]] - score[pair[1]]
-            yield factor(pair, rival, setting, value, seconds=cost)
+            seconds = sum(cost[name] for name in pair)
+            yield factor(pair, rival, setting, score[pair[0]] - score[pair[1]], seconds=seconds)
         for name in known:
             yield from power(name, rival, setting, score[name])
+
+    yield from each("exact", "", exact, Counter())
+    left = {name: models[name].leave_one_out(x) for name in known}
+    yield from each("exact left end", "", left, Counter())
+    for steps in STEPS[budget]:
+        area, left, cost = {}, {}, Counter()
+        for name in known:
+            tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
+            best = max(tried, key=lambda learned: learned.held_out)
+            began = time.process_time()
+            area[name] = along_own_order(best.net, x, seed)
+            cost[name] = best.seconds + time.process_time() - began
+            left[name] = leave_one_out(best.net, x).double()
+        yield from each("area", steps, area, cost)
+        yield from each("left end", steps, left, cost)
     for pair in PAIRS[family]:
+        about = " against ".join(pair)
         label = (torch.arange(2 * budget) < budget).long()[:, None]
         rows = torch.cat([label, torch.cat([drawn[name] for name in pair])], 1)
         rows = rows[torch.randperm(len(rows), generator=generator)]
+        every = torch.cat([rows[:, 1:], x])
         told = torch.stack([models[name].summary for name in pair], -1)
-        told = (told / told.std(0))[numbered(torch.cat([rows[:, 1:], x]))]
-        plain = torch.cat([rows[:, 1:], x]).double()
-        for (name, kept), number in product({"told": told, "plain": plain}.items(), NEAREST):
-            value = abc(rows[:, 0], *kept.split([len(rows), len(x)]), number)
-            yield factor(pair, "abc", f"{name} {number}", value)
-        best = None
-        for loss, steps, decay in product(("cross-entropy", "l-POP"), STEPS[budget], DECAYS):
+        told = (told / told.std(0))[numbered(every)]
+        for (name, kept), number in product({"told": told, "plain": every}.items(), NEAREST):
+            seen, new = kept.double().split([len(rows), len(x)])
+            yield factor(pair, "abc", f"{name} {number}", abc(rows[:, 0], seen, new, number))
+        sure = []
+        for loss, steps, decay in product(LOSSES, STEPS[budget], DECAYS):
             learned = evidence_network(rows, loss, 2 * steps, decay, seed)
-            value = odds(learned.net, x, loss).double()
-            name = f"{loss} {2 * steps} {decay}"
-            told_by = dict(seconds=learned.seconds, held_out=learned.held_out)
-            yield factor(pair, "evidence network", name, value, **told_by)
-            if loss == "cross-entropy" and (best is None or learned.held_out > best[0]):
-                best = learned.held_out, value
-        for name, value in zip(pair, (best[1], -best[1]), strict=True):
-            yield from power(name, "confidence", " against ".join(pair), value.abs())
-            yield from power(name, "odds", " against ".join(pair), value)
+            value, name = odds(learned.net, x, loss).double(), f"{loss} {2 * steps} {decay}"
+            more = dict(seconds=learned.seconds, held_out=learned.held_out)
+            yield factor(pair, "evidence network", name, value, **more)
+            sure += [(learned.held_out, value)] if loss == LOSSES[0] else []
+        _, value = max(sure, key=lambda both: both[0])
+        for name, own in zip(pair, (value, -value), strict=True):
+            yield from power(name, "confidence", about, own.abs())
+            yield from power(name, "odds", about, own)
 
 
 COINS = [("uniform sizes", 400), ("uniform sizes", 1600), ("fixed 15%", 400)]
-MODELS = [(str(model), "uniform sizes") for model in (*DEGREES, UNKNOWN)]
-MODELS += [("2", "fixed 15%"), ("2", "four times the steps"), ("2", "twice the width")]
-UNITS = [(family, budget) for budget in (500, 2000, 20000) for family in FAMILIES]
+UNITS = [*product(FAMILIES, (2000, 500)), *product(FAMILIES, (20_000,))]
 TABLES = {
     "evidence_coins": results.Table(
         coins, lambda: [(prior, *net, seed) for seed, prior, net in product(SEEDS, PRIORS, COINS)]
     ),
-    "evidence_regression": results.Table(
-        errors, lambda: [(*net, seed) for seed, net in product(SEEDS, MODELS)]
-    ),
     "evidence_choosing": results.Table(choosing, lambda: product(SEEDS)),
-    "evidence_places": results.Table(places, lambda: product(SEEDS)),
-    "evidence_sets": results.Table(sets, lambda: product(SEEDS[:1])),
     "evidence_simulators": results.Table(
         simulators, lambda: [(*unit, seed) for unit, seed in product(UNITS, SEEDS)]
     ),
