@@ -1,11 +1,9 @@
 """Bayesian models with known evidence, and the networks that learn to answer for them."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
-from conftest import as_frequent, same, seeded
+from conftest import as_frequent, same
 from numpy.polynomial.hermite_e import hermegauss
 from scipy import special, stats
 
@@ -14,17 +12,15 @@ from mptlml.testing import check_model
 from mptlml_book import evidence as study
 from mptlml_book.transformer import MaskedTransformer
 
-COUNTS = np.arange(25)  # of heads among 24 coins
 
-
-@pytest.mark.parametrize("a, b", [(1.0, 1.0), (2.0, 3.0), (20.0, 20.0)])
-def test_counts_of_heads_are_beta_binomial(a, b, generator):
-    model, known = study.Coins(a, b), stats.betabinom(24, a, b)
-    chance = study.coins_by_count(model)
-    areas = [study.curve_of_count(chance, count).sum() for count in COUNTS]
-    assert areas + np.log(special.comb(24, COUNTS)) == pytest.approx(known.logpmf(COUNTS), abs=1e-9)
-    drawn = model.sample(4000, generator=generator).sum(-1).long()
-    assert as_frequent(drawn.bincount(minlength=25), 4000 * known.pmf(COUNTS))
+def test_counts_of_heads_are_beta_binomial():
+    chance, known, counts = (
+        study.coins_by_count(study.Coins(2, 3)),
+        stats.betabinom(24, 2, 3),
+        range(25),
+    )
+    areas = [study.curve_of_count(chance, count).sum() for count in counts]
+    assert areas + np.log(special.comb(24, counts)) == pytest.approx(known.logpmf(counts))
 
 
 def test_a_perceptron_obeys_the_laws(generator):
@@ -32,23 +28,13 @@ def test_a_perceptron_obeys_the_laws(generator):
     check_model(net, values=(0.0, 1.0), dtype=torch.float32, tolerance=1e-5)
 
 
-def test_a_regression_is_the_integral_over_its_coefficients(generator):
-    x = study.regression(1).sample(3, generator=generator)
+def test_a_regression_is_the_integral_over_its_coefficients():
+    """Of a line through the middle, and a constant, where the right half says yes."""
     node, weight = hermegauss(80)
-    a, b = study.WIDTH * np.stack(np.meshgrid(node, node))[..., None]
-    basis = study.design(1)
-    margin = (a * basis[:, 0] + b * basis[:, 1])[..., None, :] * (2 * x.numpy() - 1)
-    likelihood = np.exp(special.log_expit(margin).sum(-1))  # [80, 80, rows]
-    value = np.einsum("i,j,ijn->n", weight, weight, likelihood) / (2 * np.pi)
-    same(study.regression(1).log_prob(x), np.log(value), 0.02)
-
-
-@pytest.mark.parametrize("degree", [0, 4, None])
-def test_more_points_of_the_prior_change_little(degree, generator):
-    about = (4, None) if degree is None else (degree, study.WIDTH)
-    x = study.regression(*about).sample(50, generator=generator)
-    error = study.regression(*about).log_prob(x) - study.regression(*about, 15).log_prob(x)
-    assert error.square().mean().sqrt() < 0.05
+    line = 2 * (node[:, None, None] + node[:, None] * np.linspace(-1, 1, 24))
+    chance = special.expit(line * np.repeat([-1, 1], 12)).prod(-1)
+    found = study.regression(1).log_prob(torch.arange(24) >= 12).exp().item()
+    assert found == pytest.approx(weight @ chance @ weight / (2 * np.pi), rel=0.02)
 
 
 def test_the_table_by_count_says_the_whole_curve(generator):
@@ -60,42 +46,58 @@ def test_the_table_by_count_says_the_whole_curve(generator):
         assert study.curve_of_count(chance, heads) == pytest.approx(expected, abs=1e-5)
 
 
-def test_leave_one_out_is_the_left_end(generator):
+def test_areas_and_left_ends_of_a_model_are_exact(generator):
     model = study.regression(1)
     x = model.sample(60, generator=generator)
     left = torch.stack([model.log_prob(x, torch.arange(24) != j) for j in range(24)])
     same(study.leave_one_out(model, x), (model.log_prob(x) - left).sum(0), 1e-12)
+    same(study.along_own_order(model, x, 0, 1), model.log_prob(x), 1e-12)
 
 
-def test_laplace_is_near_the_evidence_of_each_degree(generator):
-    for degree in study.DEGREES:
-        model = study.regression(degree)
-        x = model.sample(50, generator=generator)
-        away = study.laplace(degree, x) - model.log_prob(x)
-        assert away.abs().mean() < 0.15
+def test_a_listed_model_of_independent_tokens_leaves_none_out():
+    rows = study.every_row()
+    chance = torch.arange(1, 17) / 20
+    model = study.Enumerated(torch.where(rows == 1, chance, 1 - chance).log().sum(-1), rows)
+    same(model.leave_one_out(rows[::99]), model.log_prob(rows[::99]), 1e-4)
 
 
-def test_the_information_criterion_is_that_of_the_best_fit():
-    found = study.information_criterion(0, (torch.arange(24) < 18)[None])
-    by_hand = 18 * math.log(0.75) + 6 * math.log(0.25) - math.log(24) / 2
-    assert found == pytest.approx(by_hand, abs=1e-3)
+def test_spins_have_the_energy_of_their_bonds():
+    """Of equal spins and of a checkerboard, by hand: 24 neighbours, 12 of them in rows, 120 pairs."""
+    board = (torch.arange(16) // 4 + torch.arange(16)) % 2
+    row = study.numbered(torch.stack([board**0, board]))
+    found = [model.summary[row].tolist() for model in study.spins().values()]
+    assert found == [[24, -24], [15, -1], [12, -12], [-24, 24]]
 
 
-def test_a_network_that_is_told_reads_what_it_is_told(generator):
-    net = MaskedTransformer(1 + study.N, 2 + len(study.WIDTHS), generator=generator)
-    x = torch.randint(2, (3, study.N), generator=generator)
-    seen = torch.rand(x.shape, generator=generator) < 0.5
-    first = torch.ones(3, 1, dtype=torch.long)
-    read = net.conditional_log_prob(torch.cat([7 * first, x], -1), torch.cat([first > 0, seen], -1))
-    assert torch.equal(study.Told(net, 5).conditional_log_prob(x, seen), read[:, 1:])
+@pytest.mark.parametrize("name", ["sir", "sis"])
+def test_epidemics_are_as_frequent_as_simulated_ones(name):
+    """Days with cases, of which a day of the second half counts four."""
+    rng, count = np.random.default_rng(1), 20_000
+    sixths = (rng.integers(6, size=(3, count)) + 0.5) / 6
+    healthy, ill, total = np.full(count, 18), np.full(count, 2), 0
+    weight = torch.tensor([1] * 8 + [4] * 8)
+    for day in weight.numpy():
+        fall = rng.binomial(healthy, 1 - np.exp(-(0.2 + sixths[0]) * ill / 20))
+        heal = rng.binomial(ill, 0.1 + 0.4 * sixths[1])
+        healthy, ill = healthy - fall + heal * (name == "sis"), ill + fall - heal
+        total += day * (rng.binomial(fall, 0.2 + 0.6 * sixths[2]) > 0)
+    chance = study.epidemics()[name].log_probs.exp()
+    share = torch.bincount(study.every_row() @ weight, chance)
+    assert as_frequent(np.bincount(total, minlength=41), count * share)
 
 
-def test_a_perceptron_learns_the_posterior_predictive_probabilities():
-    model, seen = study.regression(1), torch.arange(24) < 12
-    x = model.sample(100, generator=seeded(2)).long()
-    options = dict(seed=1, **study.VARIANTS["places known"])
-    few, many = (study.train(model, num_steps=count, **options) for count in (1, 60))
-    few, many, exact = (
-        each.conditional_log_prob(x, seen)[:, 12:].mean().item() for each in (few, many, model)
-    )
-    assert few + 0.02 < many < exact + 0.02
+@pytest.mark.parametrize("loss", study.LOSSES)
+def test_an_evidence_network_learns_the_log_bayes_factor(loss):
+    """Of a flip that is a head with probability 3/4 in one model and 1/4 in the other."""
+    rows = torch.tensor([[1, 1]] * 3 + [[1, 0], [0, 1]] + [[0, 0]] * 3).repeat(200, 1)
+    net = study.evidence_network(rows, loss, 300, 0.0, 1).net
+    found = study.odds(net, torch.tensor([[0], [1]]), loss)
+    assert found.tolist() == pytest.approx(np.log([1 / 3, 3]), abs=0.05)
+
+
+def test_a_training_ends_with_the_network_that_was_best():
+    """On held-out rows that the others contradict, it is the first."""
+    rows = (torch.arange(100) >= 10).long()[:, None]
+    net = study.masked(rows, 40, 0.0, 3).net
+    first = study.Perceptron(1, width=study.HIDDEN, generator=study.seeded(3, 14))
+    assert all(map(torch.equal, net.parameters(), first.parameters()))
