@@ -88,7 +88,9 @@ def _checked(whole: pd.DataFrame, given: Namespace) -> pd.DataFrame:
 
 def _mutants(given: Namespace) -> None:
     wilds = [text for frame in chunks(given.file, kind_of(given.file)) for text in frame.text]
-    wild, offset = "".join(wilds).strip(), 1
+    if len(wilds) != 1:
+        raise ValueError(f"{given.file} holds {len(wilds)} sequences: give one wild type")
+    wild, offset = wilds[0].strip(), 1
     if given.table:
         scorer, frames = _table(given.table, given, "mutant")
         table = pd.concat(frames)
@@ -118,12 +120,10 @@ def _shard(asked: str | None) -> tuple[int, int]:
 
 
 def _table(path: Path, given: Namespace, usual: str) -> tuple[Scorer, Frames]:
-    """A Scorer for the texts of a table, and its chunks. Raises ValueError: no rows, no such column,"""
+    """A Scorer for the texts of a table, and its chunks. Raises ValueError: no such column."""
     kind = kind_of(path, given.format)
     frames = chunks(path, kind)
     first = next(frames, pd.DataFrame())
-    if first.empty:
-        raise ValueError(f"{path} holds no rows")
     names = [column(each, [*first]) for each in given.text or [usual]]
     return _scorer(given, names, ABSENT if kind in MARKS else ()), chain([first], frames)
 

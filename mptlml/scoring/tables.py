@@ -1,6 +1,5 @@
 """Tables that are read and written in chunks, as frames of pandas whose index is the line of each row."""
 
-import csv
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -34,12 +33,12 @@ def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
     """
     source: Any = sys.stdin if path == Path("-") else path
     if kind == "jsonl":
-        frames = pd.read_json(source, lines=True, chunksize=CHUNK, dtype=False, convert_dates=False)
+        frames = pd.read_json(source, lines=True, chunksize=CHUNK, dtype=False)
     else:
         frames = pd.read_csv(
             source,
             sep=MARKS.get(kind, NEVER),
-            quoting=csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_NONE,
+            quoting=0 if kind == "csv" else 3,  # csv.QUOTE_MINIMAL, csv.QUOTE_NONE
             names=None if kind in MARKS else ["text"],
             index_col=False,
             dtype=str,
@@ -47,12 +46,13 @@ def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
             skip_blank_lines=False,
             chunksize=CHUNK,
         )
-    if kind == "fasta":
-        records = _sequences(text for frame in frames for text in frame.text)
-        while some := dict(islice(records, CHUNK)):
-            yield pd.DataFrame([*some.values()], [*some])
-    for frame in frames:
-        yield frame.set_axis(frame.index + 1 + (kind in MARKS))
+    with frames:
+        if kind == "fasta":
+            records = _sequences(text for frame in frames for text in frame.text)
+            while some := dict(islice(records, CHUNK)):
+                yield pd.DataFrame([*some.values()], [*some])
+        for frame in frames:
+            yield frame.set_axis(frame.index + 1 + (kind in MARKS))
 
 
 def _sequences(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -70,10 +70,14 @@ def _sequences(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
 
 def column(asked: str, names: list[str]) -> str:
     """The column of a name, or of a number from 1. Raises ValueError: none, or more than one."""
-    found = {name for number, name in enumerate(names, 1) if asked in (name, str(number))}
+    found = [
+        name
+        for number, name in enumerate(names, 1)
+        if asked in (name, str(number), name.removesuffix(".1"))  # as pandas calls a twin
+    ]
     if len(found) != 1:
         raise ValueError(f"{asked!r} is the name or number of {len(found)} of the columns {names}")
-    return found.pop()
+    return found[0]
 
 
 def write(frame: pd.DataFrame, path: Path, header: bool = True) -> None:
