@@ -2,15 +2,19 @@
 
 import gzip
 import json
+import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
-from conftest import finished
+from conftest import ROOT, finished, text_of
 
 from mptlml import __version__
 from mptlml.__main__ import main
 from mptlml.scoring import tables
+from mptlml.scoring.options import parse
 from mptlml.scoring.scorer import Scorer
 
 FILES = {
@@ -195,3 +199,28 @@ def test_a_launcher_says_which_part_this_is(run, monkeypatch):
     with pytest.raises(FileNotFoundError):
         run("score t.txt --scores pll")
     assert len(Path("s.0001-of-0002.jsonl").read_text().splitlines()) == 1
+
+
+PAGE = text_of("book/score_your_own.md")
+COMMANDS = re.findall(r"^mptlml (.+)$", PAGE.replace("\\\n", " "), re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_the_page_says_commands_that_are_there(line):
+    given = parse(shlex.split(line))
+    assert given.output and given.model
+
+
+def test_the_page_has_an_example_that_runs(folder, tmp_path):
+    """A batch of other people's engines, in two processes, and streamed."""
+    [code] = re.findall(r"```python\n(.+?)```", PAGE, re.DOTALL)
+    (tmp_path / "texts.txt").write_text("the cat\na dog sat\n" * 2)
+    (tmp_path / "network").symlink_to(folder)
+    (tmp_path / "example.py").write_text(code)
+    said = finished(
+        sys.executable, "example.py", cwd=tmp_path, env=os.environ | dict(PYTHONPATH=str(ROOT))
+    )
+    scored = [json.loads(row) for row in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in scored] == ["the cat", "a dog sat"] * 2, said.stderr
+    text, area = said.stdout.splitlines()[-1].rsplit(" ", 1)
+    assert text == "a dog sat" and float(area) == pytest.approx(scored[-1]["area"], abs=1e-5)

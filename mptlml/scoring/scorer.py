@@ -212,4 +212,4 @@ class Scorer:
 
 @lru_cache(1)
 def _loaded(name: str, **options: Any) -> MaskedLM:
-    return MaskedLM.from_pretrained(name, **options)
+    return MaskedLM.from_pretrained(name, **dict(batch_tokens=2048) | options)
