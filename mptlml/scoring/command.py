@@ -138,6 +138,6 @@ def _scorer(given: Namespace, names: list[str], absent: tuple[str, ...] = ()) ->
     load |= dict(max_tokens=given.max_tokens, local_files_only=Path(given.model).is_dir())
     scorer = Scorer(**said | dict(text=names, absent=absent, load=load))
     how = "letter by letter, " if scorer.spaced else ""
-    said = f"up to {scorer.lm.max_tokens} tokens, in {scorer.lm.model.dtype}"
-    print(f"mptlml: reads {names}, {how}{said}", file=sys.stderr)
+    most = f"up to {scorer.lm.max_tokens} tokens, in {scorer.lm.model.dtype}"
+    print(f"mptlml: reads {names}, {how}{most}", file=sys.stderr)
     return scorer

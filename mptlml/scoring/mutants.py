@@ -90,7 +90,7 @@ def heat_map(path: Path, gains: Mapping[str, float]) -> None:
     values = np.reshape([*gains.values()], (-1, len(AMINO))).T
     most = np.abs(values).max()
     pyplot.matshow(values, cmap="RdBu", vmin=-most, vmax=most)
-    pyplot.yticks(range(len(AMINO)), AMINO)
+    pyplot.yticks(range(len(AMINO)), AMINO, size=6)
     pyplot.colorbar()
     pyplot.savefig(path)
 
