@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from .scoring.options import parser
+from .scoring.options import parse
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Score or compare the texts of files, and print a summary; leave with a message where that fails."""
-    given = parser().parse_args(words)
+    """Score the texts of a table, or mutants of a sequence; leave with a message where that fails."""
+    given = parse(words)
     from .scoring.command import run  # slow, for it brings torch
 
     run(given)

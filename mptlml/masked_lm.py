@@ -45,6 +45,7 @@ SHORT = 128  # tokens: longer texts fill a pass by themselves
 PLACES = 12  # tokens of the text that tells whether answers are for their own place
 LOCK = Lock()  # one pass at a time: what the head is asked belongs to one pass
 NOTHING = -1  # where a row has no token, or none that is asked for
+LIMITS = "max_position_embeddings max_sequence_length max_seq_len model_length n_positions".split()
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
 
@@ -76,9 +77,9 @@ class MaskedLM:
     with. Runs without gradients (with them while `model.training` is true). batch_tokens: the most
     tokens in a forward pass of several rows, which bounds the memory; results depend on it by
     rounding only. allow_unknown: score the tokenizer's unknown token like any other, instead of
-    refusing texts that hold it. spaced: the tokenizer reads a text letter by letter, with blanks
-    between, as those of many proteins want it. mask_token: its spelling or id, where the tokenizer
-    does not say it. Raises ValueError for networks that would score wrongly in silence: causal
+    refusing texts that hold it. max_tokens: the most in a row, special ones included, where neither
+    network nor tokenizer says it. mask_token: its spelling or id, where the tokenizer does not say
+    it. Raises ValueError for networks that would score wrongly in silence: causal
     ones, those that answer for the next token or at random, another's vocabulary, no vocabulary
     head, no mask token; and for one that cannot be asked about a short text.
 
@@ -94,16 +95,16 @@ class MaskedLM:
         *,
         batch_tokens: int = BATCH_TOKENS,
         allow_unknown: bool = False,
-        spaced: bool = False,
+        max_tokens: int | None = None,
         mask_token: str | int | None = None,
     ) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.batch_tokens = check_count(batch_tokens, "batch_tokens")
-        self.allow_unknown, self.spaced = allow_unknown, spaced
+        self.allow_unknown = allow_unknown
         self.vocab_size = model.config.vocab_size
         self.mask_id = _mask_id(tokenizer, mask_token, self.vocab_size)
         self.frame = _frame(tokenizer)  # ids before and after every text
-        self.max_tokens = _positions(model, tokenizer) - sum(map(len, self.frame))
+        self.max_tokens = _positions(model, tokenizer, max_tokens) - sum(map(len, self.frame))
         self.words = _words(tokenizer, self.vocab_size, self.mask_id)
         self.pads: dict[int, bool] = {}  # what `may_pad` has found out, by length
         if getattr(model.config, "is_encoder_decoder", False):
@@ -188,8 +189,6 @@ class MaskedLM:
             raise ValueError(
                 f"give one text, a string, got {type(text).__name__}; curves and others take a list"
             )
-        if self.spaced:
-            text = " ".join("".join(text.split()))
         ids = self.tokenizer(text, add_special_tokens=False, verbose=False).input_ids
         unknown = self.tokenizer.unk_token_id
         if ({*self.tokenizer.all_special_ids, self.mask_id} - {unknown}).intersection(ids):
@@ -583,10 +582,10 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     return framed[:start], framed[start + len(own) :]
 
 
-def _positions(model: Any, tokenizer: Any) -> int:
-    """Positions that model and tokenizer have, special tokens included."""
-    most = [tokenizer.model_max_length]
-    most += [getattr(model.config, "max_position_embeddings", None) or most[0]]
+def _positions(model: Any, tokenizer: Any, most_tokens: int | None) -> int:
+    """Positions that model and tokenizer have, special tokens included, under the names in use."""
+    said = [getattr(model.config, name, None) for name in LIMITS]
+    most = [number for number in (tokenizer.model_max_length, most_tokens, *said) if number]
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(module, torch.nn.Embedding):
             # RoBERTa counts from behind padding

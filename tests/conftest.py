@@ -2,6 +2,7 @@
 generator, a GPU where there is one, and a watch on global state.
 """
 
+import json
 import math
 import os
 import random
@@ -21,7 +22,6 @@ from scipy import stats
 
 from mptlml import MaskedLM
 from mptlml.__main__ import main
-from mptlml.scoring.results import read_results
 
 ROOT = Path(__file__).parents[1]
 DESKTOP = {"width": 1280, "height": 900}
@@ -120,7 +120,7 @@ class Named:
             self.terminal.write_line(f"\n{report.when} failed: {report.nodeid}", red=True)
 
 
-SLOW = [f"test_{name}" for name in "site connection editing moving book corpus_scores".split()]
+SLOW = [f"test_{name}" for name in "site connection editing moving book scoring".split()]
 
 
 def pytest_collection_modifyitems(items):
@@ -173,15 +173,13 @@ def lm(folder):
 
 @pytest.fixture
 def run(folder, tmp_path, monkeypatch):
-    """The command in an empty working folder, run("score t.txt"): its results, those of a tiny model in s.jsonl."""
+    """The command in an empty working folder, run("score t.txt"): the rows of what it writes, by a tiny model."""
     monkeypatch.chdir(tmp_path)
 
-    def run(line, model=folder):
-        words = shlex.split(line)
-        words += ["--model", str(model)] * ("--model" not in words)
-        words += ["-o", "s.jsonl"] * ("-o" not in words and words[0] != "compare")
-        main(words)
-        return read_results(Path(words[words.index("-o") + 1])) if "-o" in words else []
+    def run(line, out="s.jsonl", model=folder):
+        main([*shlex.split(line), "--model", str(model), "-o", out])
+        text = Path(out).read_text()
+        return [json.loads(row) for row in text.splitlines()] if out.endswith("l") else text
 
     return run
 

@@ -28,7 +28,6 @@ from mptlml.score import (
     order_spread,
     score_curve,
 )
-from mptlml.scoring import compare, given
 from mptlml_book import deep_vae
 from mptlml_book.data.images import load_images
 from mptlml_book.data.text import make_tokenizer
@@ -227,13 +226,7 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     "LM.chain_rule(TEXT, [[0, 1]])": "orders must be permutations",
     "LM.pseudo_log_likelihood(torch.tensor([2, -1]))": "e.g. -1",
     "LM.at_length(1).vocabulary_log_prob(ids(99), ~SEEN[:1])": "e.g. 99",
-    "given(LM)": "give at least one",
     "random_network(LM.tokenizer, batch_tokens=0)": "batch_tokens must be a whole number",
-    "compare(LM, [], generator=G)": "list of at least one, got list",
-    "compare(LM, ('ab', 'cd'), generator=G)": "list of pairs, two texts each",
-    "compare(LM, [('the', 'cat', 'mat'), ('cat',)], generator=G)": "list of pairs, two texts each",
-    "compare(LM, [('the', 'cat')], num_passes=207, generator=G)": "at least 208, got 207",
-    "compare(LM, [('the', 'cat')], level=1, generator=G)": r"level must lie in \(0, 1\), got 1",
     # data
     "load_images('cifar')": "'cifar'",
     "load_images('digits', 0)": "num_rows.*got 0",

@@ -13,11 +13,11 @@ from conftest import ROOT, finished, text_of
 # Whoever raises a number says in that commit what it buys.
 AT_MOST = {
     "mptlml": 18_000,
-    "mptlml/scoring": 16_600,
+    "mptlml/scoring": 6_000,
     "mptlml_book": 43_500,
     "book/_ext": 5_500,
-    "tests": 68_500,
-    "all": 152_100,
+    "tests": 62_000,
+    "all": 135_000,
 }
 LINES = {"Makefile": 110, "CONTRIBUTING.md": 80}
 WORDLESS = {

@@ -4,7 +4,6 @@ import copy
 import json
 from functools import partial
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,9 +11,7 @@ import transformers
 from conftest import same
 from torch.testing import assert_close
 
-from mptlml import MaskedLM, exact_curve, memory
-from mptlml.scoring import FromLogits
-from mptlml.testing import check_model
+from mptlml import MaskedLM
 
 CODE = '''import torch
 from torch import nn
@@ -85,23 +82,6 @@ def framed(lm, ids, model=None):
     """A model's logits at the tokens of rows, which it sees between the tokens of a frame."""
     before, after = (torch.tensor([part]).expand(len(ids), -1) for part in lm.frame)
     return (model or lm.model)(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
-
-
-def test_a_network_outside_of_transformers_is_a_function_and_a_mask(lm, generator):
-    """It obeys the laws; a frame is cut off, and a time filled in, by the function itself."""
-    net = network(vocab_size=9)
-    model = FromLogits(lambda ids: net(ids, time=0.5).logits[..., :8], 8, 5)
-    check_model(model, values=tuple(map(float, range(8))), dtype=torch.float32, tolerance=1e-5)
-    ids = lm.encode("the cat sat")
-    logits = Mock(wraps=partial(framed, lm))
-    with memory.limit(2 * 3 * lm.vocab_size):
-        own = exact_curve(FromLogits(logits, lm.tokenizer.mask_token_id, 3), ids[None])
-    assert max(len(call.args[0]) for call in logits.call_args_list) == 2  # rows at a time
-    assert own.area().mean == pytest.approx(lm.exact_curve(ids).area().mean, abs=1e-5)
-    with pytest.raises(ValueError, match="its last axis must be 5 tokens"):
-        model.conditional_log_prob(torch.zeros(1, 4), torch.zeros(4).bool())
-    with pytest.raises(ValueError, match=r"must have shape \(1, 3, V\), got \(1, 5, 9\)"):
-        FromLogits(lambda ids: net(torch.zeros(1, 5).long()).logits, 8, 3)
 
 
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"])
@@ -244,3 +224,11 @@ def test_a_network_whose_head_was_not_saved_is_refused(lm, tmp_path):
     lm.tokenizer.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="lacks .* weights of BertForMaskedLM"):
         MaskedLM.from_pretrained(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["max_sequence_length", "model_length", "n_positions"])
+def test_the_longest_text_goes_by_several_names(lm, name):
+    """Networks with code of their own say it as they like; or nobody says it, and it is given."""
+    net = network(vocab_size=lm.vocab_size, **{name: 20})
+    assert MaskedLM(net, lm.tokenizer).max_tokens == 18
+    assert MaskedLM(network(vocab_size=lm.vocab_size), lm.tokenizer, max_tokens=9).max_tokens == 7

@@ -1,22 +1,16 @@
-"""A tool for masked language models of others: scores of a corpus, pairs that are compared, the command `mptlml`.
+"""A tool for masked language models of others: one table in, the same table out, and the command `mptlml`.
 
-Names are imported when they are asked for, so that the command answers at once.
+`Scorer` is imported when it is asked for, so that the command answers at once.
 """
 
-from importlib import import_module
 from typing import Any
 
-NAMES = {
-    "FromLogits": "logits",
-    "choose": "pairs",
-    "compare": "pairs",
-    "by_word": "texts",
-    "given": "texts",
-}
-__all__ = [*NAMES]
+__all__ = ["Scorer"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in NAMES:
+    if name != "Scorer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{NAMES[name]}", __name__), name)
+    from .scorer import Scorer
+
+    return Scorer

@@ -1,0 +1,90 @@
+"""Tables that are read and written in chunks, as frames of pandas whose index is the line of each row."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..extras import needs
+
+with needs("score"):
+    import pandas as pd
+
+CHUNK = 64  # rows
+KINDS = dict.fromkeys(("fasta", "fa", "faa", "pep"), "fasta")
+KINDS |= {kind: kind for kind in ("txt", "csv", "tsv", "jsonl")}
+MARKS = dict(csv=",", tsv="\t")
+NEVER = "\x1f"  # what separates units, and stands in no text
+
+
+def kind_of(path: Path, asked: str | None = None) -> str:
+    """What a file is. Raises ValueError: neither its suffix nor `asked` says it."""
+    suffix = asked or path.name.removesuffix(".gz").rpartition(".")[2]
+    if suffix not in KINDS:
+        raise ValueError(f"{path}: {suffix!r} is none of {', '.join(KINDS)}: say --format")
+    return KINDS[suffix]
+
+
+def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
+    """The rows of a file, CHUNK at a time; of - the standard input. Cells of CSV and TSV are strings.
+
+    Raises ValueError: what is not of this kind, or not in UTF-8; OSError.
+    """
+    source: Any = sys.stdin if path == Path("-") else path
+    if kind == "jsonl":
+        frames = pd.read_json(source, lines=True, chunksize=CHUNK, dtype=False)
+    else:
+        frames = pd.read_csv(
+            source,
+            sep=MARKS.get(kind, NEVER),
+            quoting=0 if kind == "csv" else 3,  # csv.QUOTE_MINIMAL, csv.QUOTE_NONE
+            names=None if kind in MARKS else ["text"],
+            index_col=False,
+            dtype=str,
+            keep_default_na=False,
+            skip_blank_lines=False,
+            chunksize=CHUNK,
+        )
+    with frames:
+        if kind == "fasta":
+            records = _sequences(text for frame in frames for text in frame.text)
+            while some := dict(islice(records, CHUNK)):
+                yield pd.DataFrame([*some.values()], [*some])
+        for frame in frames:
+            yield frame.set_axis(frame.index + 1 + (kind in MARKS))
+
+
+def _sequences(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """The records of FASTA, by the line on which each begins; what stands before the first is one without a name."""
+    begun, record = 0, dict(name="", text="")
+    for line, text in enumerate(lines, 1):
+        if text.startswith(">"):
+            if begun:
+                yield begun, record
+            begun, record = line, dict(name=text[1:].strip(), text="")
+        elif not text.startswith(";"):
+            record["text"] += "".join(text.split())
+    yield begun, record
+
+
+def column(asked: str, names: list[str]) -> str:
+    """The column of a name, or of a number from 1. Raises ValueError: none, or more than one."""
+    found = [
+        name
+        for number, name in enumerate(names, 1)
+        if asked in (name, str(number), name.removesuffix(".1"))  # as pandas calls a twin
+    ]
+    if len(found) != 1:
+        raise ValueError(f"{asked!r} is the name or number of {len(found)} of the columns {names}")
+    return found[0]
+
+
+def write(frame: pd.DataFrame, path: Path, header: bool = True) -> None:
+    """Append rows to a file, which begins with a header where it has one."""
+    if path.suffix == ".jsonl":
+        frame.to_json(
+            path, orient="records", lines=True, mode="a", double_precision=15, force_ascii=False
+        )
+    else:
+        frame.to_csv(path, sep=MARKS[kind_of(path)], header=header, index=False, mode="a")
