@@ -18,8 +18,9 @@ from mptlml_book.transformer import MaskedTransformer
 
 STATIC = ROOT / "book" / "_static"
 KINDS = {
-    "mask": "book/intro",
+    "mask": "notebooks/01_masked_pretraining",
     "orders": "notebooks/02_proposition",
+    "contradict": "notebooks/02_proposition",
     "rate": "notebooks/07_fixed_rate",
     "network": "notebooks/11_known_language",
     "coins": "notebooks/14_evidence",
@@ -78,13 +79,24 @@ def test_any_order_ends_at_the_log_probability_and_the_mean_of_all_ends_is_the_a
     for answers in (exact, network):
         ends = [sum(falling(answers, order)) for order in every]
         for order in every[::5000]:
-            drops = run_script("orders", "kind.drops(...value)", [answers, order])
+            drops = run_script("orders", "Moving.drops(...value)", [answers, order])
             assert drops == pytest.approx(falling(answers, order))
         area = sum(run_script("orders", "Moving.curve(value, 8)", answers))
         assert area == pytest.approx(np.mean(ends), abs=1e-3)
-        reach = run_script("orders", "kind.reach(value)", answers)
+        reach = run_script("orders", "Moving.reach(value)", answers)
         assert reach == pytest.approx([min(ends), max(ends)], abs=1e-3)
         assert (max(ends) - min(ends) < 1e-3) == (answers is exact)
+
+
+def test_the_area_of_four_guesses_is_the_mean_of_both_ends_and_one_of_them_can_mend_the_gap():
+    grid = [list(guesses) for guesses in itertools.product((0.01, 0.2, 0.6, 0.99), repeat=4)]
+    code = "value.map((p) => [Moving.sum(kind.stairs(kind.scores(p))), ...[0, 1, 2, 3].map((k) => kind.mended(p, k))])"
+    for guesses, (area, *mended) in zip(grid, run_script("contradict", code, grid), strict=True):
+        ends = np.log(guesses).reshape(2, 2).sum(1)
+        assert area == pytest.approx(ends.mean())
+        for k, value in enumerate(mended):
+            now = np.log([*guesses[:k], value, *guesses[k + 1 :]]).reshape(2, 2).sum(1)
+            assert now[0] == pytest.approx(now[1])
 
 
 def falling(answers, order):

@@ -144,16 +144,27 @@ def test_a_verdict_on_the_abstract_is_no_better_than_the_claims_it_names():
     assert {claims[id] for id in named} | {"new"} == {"reproduced", "new"}
 
 
-def test_the_game_hides_its_word_until_the_reader_guesses(opened):
+def test_the_first_page_asks_at_once_and_four_guesses_can_agree(opened):
     page = opened(TOC["root"])
-    game = page.locator("[data-kind=mask]")
-    assert game.bounding_box()["y"] < DESKTOP["height"] / 2  # it is what the page begins with
+    page.set_viewport_size(PHONE)
+    handles = page.locator("[data-kind=contradict] input")
+    last = handles.nth(3).bounding_box()
+    assert last["y"] + last["height"] < PHONE["height"]
+    said = page.locator("[data-kind=contradict] .moving-readout")
+    assert "12 in 100" in said.inner_text() and "28 in 100" in said.inner_text()
+    for _ in range(80 - 34):
+        handles.nth(3).press("ArrowLeft")
+    assert "You have a log-probability" in said.inner_text()
+
+
+def test_the_game_hides_its_word_until_the_reader_guesses(opened):
+    game = opened("notebooks/01_masked_pretraining").locator("[data-kind=mask]")
     words, guess = game.locator(".moving-words"), game.get_by_role("group", name="Your guess")
     assert "dogs" not in words.inner_text()
     assert guess.locator("button").all_text_contents() == ["birds", "cats", "dogs"]
     guess.get_by_text("cats").press("Enter")
     assert "dogs 55%" in words.inner_text()
-    assert "No: it was dogs" in game.locator(".moving-readout").inner_text()
+    assert "No: it was dogs" in game.locator(".moving-controls").inner_text()
     guess.get_by_text("Hide one more").press("Enter")
     assert words.locator("[aria-pressed=true]").all_inner_texts() == ["\xa0", "\xa0"]
 

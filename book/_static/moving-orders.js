@@ -4,16 +4,7 @@
  * hidden: log p of each hidden word in order, nats; order: the first one; start: the words uncovered at first. */
 (() => {
   "use strict";
-  const { number, sum, mean, count, bits, add } = Moving;
-
-  /* The score of each word as an order uncovers it, with D words hidden, ..., with one. */
-  const drops = (answers, order) => order.map((j, k) => {
-    const code = sum(order.slice(k).map((other) => 2 ** other));
-    return answers[code][bits(code).indexOf(j)];
-  });
-  /* Where the lowest and the highest of all D! orders end. */
-  const reach = (answers) => [Math.min, Math.max].map((most) => answers.reduce((ends, terms, code) =>
-    [...ends, code && most(...bits(code).map((j, n) => terms[n] + ends[code - 2 ** j]))], []).at(-1));
+  const { number, sum, mean, count, add } = Moving;
 
   const build = (figure, data) => {
     const D = data.order.length;
@@ -34,7 +25,7 @@
       const { answers, words } = data.cases[at];
       swap.textContent = data.cases[1 - at].button;
       const [S, k, last] = [Moving.curve(answers, D), +shown.value, orders.at(-1)];
-      const [falls, [low, high]] = [orders.map((order) => drops(answers, order)), reach(answers)];
+      const [falls, [low, high]] = [orders.map((order) => Moving.drops(answers, order)), Moving.reach(answers)];
       const [own, ends, area, closed] = [falls.at(-1), falls.map(sum), sum(S), high - low < 0.01];
       const path = (fall, to = D) => count(to + 1).map((n) => [n, sum(fall.slice(0, n))]);
       const some = `${orders.length} of the 40,320 orders`;
@@ -80,5 +71,5 @@
     };
   };
 
-  Moving.kind("orders", { build, drops, reach });
+  Moving.kind("orders", { build });
 })();

@@ -24,6 +24,14 @@ const Moving = (() => {
   /* S(1), ..., S(D): the mean over all masks of a size of a mask's own mean. */
   const curve = (answers, D) =>
     count(D).map((k) => mean(answers.filter((terms) => terms.length === k + 1).map(mean)));
+  /* The score of each word as an order uncovers it, with D words hidden, ..., with one. */
+  const drops = (answers, order) => order.map((j, k) => {
+    const code = sum(order.slice(k).map((other) => 2 ** other));
+    return answers[code][bits(code).indexOf(j)];
+  });
+  /* Where the lowest and the highest of all D! orders end. */
+  const reach = (answers) => [Math.min, Math.max].map((most) => answers.reduce((ends, terms, code) =>
+    [...ends, code && most(...bits(code).map((j, n) => terms[n] + ends[code - 2 ** j]))], []).at(-1));
   const shuffled = (values) => values.map((value) => [Math.random(), value]).sort(([a], [b]) => a - b).map(([, v]) => v);
 
   /* An arrow key, Home or End goes from one of `count` things to another. */
@@ -281,5 +289,5 @@ const Moving = (() => {
     document.addEventListener("DOMContentLoaded", () => document.querySelectorAll("div.moving").forEach(load));
   }
   const kind = (name, parts) => { kinds[name] = parts; };
-  return { kind, kinds, number, shuffled, steps, sum, mean, count, bits, curve, ticks, add, Panel };
+  return { kind, kinds, number, shuffled, steps, sum, mean, count, bits, curve, drops, reach, ticks, add, Panel };
 })();
