@@ -62,7 +62,7 @@ def test_a_listed_model_of_independent_tokens_leaves_none_out():
 
 
 def test_spins_have_the_energy_of_their_bonds():
-    """Of equal spins and of a checkerboard, by hand: 24 neighbours, 12 of them in rows, 120 pairs."""
+    """Of equal spins and of a chequerboard, by hand: 24 neighbours, 12 of them in rows, 120 pairs."""
     board = (torch.arange(16) // 4 + torch.arange(16)) % 2
     row = study.numbered(torch.stack([board**0, board]))
     found = [model.summary[row].tolist() for model in study.spins().values()]
