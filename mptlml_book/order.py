@@ -17,7 +17,7 @@ the first one:
     order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
-    order_passes  two languages, eight seeds, both lengths: five orders, 1 to 16 words per pass         3 h
+    order_passes  two languages, eight seeds, both lengths: five orders, 1 to 16 words per pass       2.5 h
     order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
 
 A network of "40%, then uniform" has the rate of a fixed 40%, one of "own path" that of uniform sizes. No seed is that
