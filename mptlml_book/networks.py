@@ -457,8 +457,8 @@ def atoms(rate: float, half: int, seed: int) -> Lines:
 
 def says(name: str, file: str, field: str) -> Lines:
     """The one line of a field, or of the first line of a text that holds it; none where the package is absent."""
-    own = name == "AntiBERTy"
-    if not (package := _folder("antiberty") if own else wheel(name)):
+    package = _folder("antiberty") if name == "AntiBERTy" else wheel(name)
+    if not package:
         return
     root = package if isinstance(package, Path) else zipfile.Path(package)
     data = root.joinpath(file).read_bytes()
@@ -496,7 +496,7 @@ def ranked(net: VocabularyModel, *, seed: int) -> dict[str, float]:
     curve = score_curve(net, x, num_masks=4, share_masks=False, generator=generator)
     one_hidden = ~torch.eye(net.num_tokens, dtype=torch.bool)[:, None]
     single = token_log_probs(net, x, one_hidden).sum((0, -1))
-    assert curve.rows is not None  # as each row has masks of its own
+    assert curve.rows is not None  # each row has masks of its own
     exact, area = truth.log_prob(x), curve.rows.sum(0)
     pairs = {"both": (area, single), "single": (single, exact), "by area": (area, exact)}
     return {name: spearmanr(*pair).statistic for name, pair in pairs.items()}
