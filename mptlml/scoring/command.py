@@ -18,11 +18,11 @@ from .. import __version__
 from .mutants import heat_map, offset_of, rank_line, singles, with_marginals
 from .scorer import QUIET, Scorer
 from .summary import summary
-from .tables import CHUNK, MARKS, chunks, column, kind_of, pd, write
+from .tables import MARKS, chunks, column, kind_of, pd, write
 
 Frames = Iterator[pd.DataFrame]
 ABSENT = ("nan", "na", "n/a", "none", "null")  # cells of CSV and TSV that hold no text
-RANKS = ("SLURM_PROCID", "SLURM_NTASKS"), ("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")
+RANKS = ("SLURM_PROCID", "SLURM_NTASKS"), ("RANK", "WORLD_SIZE")
 
 
 def run(given: Namespace) -> None:
@@ -32,8 +32,8 @@ def run(given: Namespace) -> None:
         (_score if given.command == "score" else _mutants)(given)
     except KeyboardInterrupt:
         sys.exit("mptlml: stopped; the same command with --resume goes on")
-    except (ValueError, TypeError, OSError, EOFError, ModuleNotFoundError) as error:
-        sys.exit(f"mptlml: {error}")
+    except (ValueError, TypeError, Warning, OSError, EOFError) as error:
+        sys.exit(f"mptlml {given.command} {given.file}: {error}")
 
 
 def _score(given: Namespace) -> None:
@@ -50,14 +50,13 @@ def _score(given: Namespace) -> None:
     if parts > 1:
         out = out.with_name(f"{out.stem}.{place:04}-of-{parts:04}{out.suffix}")
     state = _state(out, given)
-    for frame in tqdm(islice(mine, state["chunks"], None), f"{CHUNK} rows", disable=None):
+    for frame in tqdm(islice(mine, state["chunks"], None), "chunks of 64 rows", disable=None):
         new = scorer(frame.to_dict("list"))
         whole = pd.DataFrame(new, frame.index, dtype=object)
         write(_checked(whole, given), out, header=place == state["chunks"] == 0)
         state |= dict(chunks=state["chunks"] + 1, bytes=out.stat().st_size)
-        saved = Path(f"{out}.new")
-        saved.write_text(json.dumps(state))
-        saved.replace(f"{out}.state")
+        Path(f"{out}.new").write_text(json.dumps(state))
+        os.replace(f"{out}.new", f"{out}.state")
     if place == 0 or out.suffix == ".jsonl":
         print(summary(scorer, chunks(out, kind_of(out)), given.right, given.group))
 
@@ -124,7 +123,8 @@ def _table(path: Path, given: Namespace, usual: str) -> tuple[Scorer, Frames]:
     kind = kind_of(path, given.format)
     frames = chunks(path, kind)
     first = next(frames, pd.DataFrame())
-    names = [column(each, [*first]) for each in given.text or [usual]]
+    # an empty table has no columns
+    names = [column(each, [*first] * bool(first.size)) for each in given.text or [usual]]
     return _scorer(given, names, ABSENT if kind in MARKS else ()), chain([first], frames)
 
 
@@ -137,7 +137,7 @@ def _scorer(given: Namespace, names: list[str], absent: tuple[str, ...] = ()) ->
     load.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     load |= dict(max_tokens=given.max_tokens, local_files_only=Path(given.model).is_dir())
     scorer = Scorer(**said | dict(text=names, absent=absent, load=load))
-    how = "letter by letter, " if scorer.spaced else ""
+    how = "letter by letter (--drop '*-.' takes out stops and gaps), " if scorer.spaced else ""
     most = f"up to {scorer.lm.max_tokens} tokens, in {scorer.lm.model.dtype}"
     print(f"mptlml: reads {names}, {how}{most}", file=sys.stderr)
     return scorer

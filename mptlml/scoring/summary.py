@@ -18,13 +18,11 @@ def summary(
     right: the right alternative, or the column that names it; group: a column by which it is
     counted. Raises ValueError: a row that does not say which is right.
     """
-    parts = []
-    for frame in frames:
-        rows = frame.astype(object).fillna("").to_dict("records")
-        parts.append(
-            pd.DataFrame(_facts(scorer, row, right) | {"": row.get(group)} for row in rows)
-        )
-    facts = pd.concat(parts)
+    tables = (frame.astype(object).fillna("").to_dict("records") for frame in frames)
+    facts = pd.concat(
+        pd.DataFrame(_facts(scorer, row, right) | {"": row.get(group)} for row in rows)
+        for rows in tables
+    )
     told = facts.drop(columns="").astype(float)
     lines = [told.agg(SAID).T.to_string()]
     hidden, tokens = (told.filter(regex=f"^{key}").sum().sum() for key in ("hidden", "tokens"))

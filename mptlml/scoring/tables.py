@@ -1,6 +1,7 @@
 """Tables that are read and written in chunks, as frames of pandas whose index is the line of each row."""
 
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -32,6 +33,7 @@ def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
     Raises ValueError: what is not of this kind, or not in UTF-8; OSError.
     """
     source: Any = sys.stdin if path == Path("-") else path
+    warnings.simplefilter("error", pd.errors.ParserWarning)  # cells would be lost
     if kind == "jsonl":
         frames = pd.read_json(source, lines=True, chunksize=CHUNK, dtype=False)
     else:
@@ -63,7 +65,7 @@ def _sequences(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
             if begun:
                 yield begun, record
             begun, record = line, dict(name=text[1:].strip(), text="")
-        elif not text.startswith(";"):
+        else:
             record["text"] += "".join(text.split())
     yield begun, record
 
