@@ -19,7 +19,6 @@ The long runs, in nats per data set unless a name says otherwise:
 """
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
@@ -198,7 +197,7 @@ def epidemic(*, immune: bool) -> Tensor:
         """From states to states [states, states], of weights [states, fall, heal]."""
         return np.bincount(edge, weight.ravel(), len(states) ** 2).reshape(len(states), -1)
 
-    chances, sixths = 0.0, (np.arange(6) + 0.5) / 6
+    chances, sixths = np.zeros(2**TOKENS), (np.arange(6) + 0.5) / 6
     for rate, recovery in product(0.2 + sixths, 0.1 + 0.4 * sixths):
         falls = binom.pmf(fall, healthy, -np.expm1(-rate * ill / PEOPLE))
         weight = falls * binom.pmf(heal, ill, recovery)  # 0 where more fall or heal than there are
@@ -586,11 +585,12 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
         for name in known:
             yield from power(name, rival, setting, score[name])
 
-    yield from each("exact", "", exact, Counter())
+    free = dict.fromkeys(models, 0.0)
+    yield from each("exact", "", exact, free)
     left = {name: models[name].leave_one_out(x) for name in known}
-    yield from each("exact left end", "", left, Counter())
+    yield from each("exact left end", "", left, free)
     for steps in STEPS[budget]:
-        area, left, cost = {}, {}, Counter()
+        area, left, cost = {}, {}, dict(free)
         for name in known:
             tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
             best = max(tried, key=lambda learned: learned.held_out)

@@ -23,6 +23,7 @@ that of the training images as the run's own grid reads it, 4 x 4 for the ELBO.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
@@ -183,12 +184,12 @@ class BinaryImages:
         return LinearVAE(*self.whole(weight, bias), rule)
 
 
-Encoder = Callable[
-    [Tensor], tuple[Tensor, Tensor]
-]  # rows x [N, D] -> mean, log-variance [N, 2] of q(z | x)
+# rows x [N, D] -> mean, log-variance [N, 2] of q(z | x)
+Encoder = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-class Layers(NamedTuple):
+@dataclass(frozen=True)
+class Layers:
     """An encoder q(z | x) = N(m, diag(exp v)): (m, v) is the last of these layers of x - centre, ReLU in between.
 
     Each layer divides by the square root of the number of its inputs. Without the root and the
