@@ -147,14 +147,13 @@ def estimate_area(
     check_count(num_passes, "num_passes", at_least=2 * model.num_tokens if by_orders else 2)
     if error is not None:
         return until_error(
-            lambda rows, passes, generator: estimate_area(
+            lambda rows, passes: estimate_area(
                 model, x[rows], passes, by_orders=by_orders, generator=generator
             ),
             len(x),
             num_passes,
             error,
             first=8 * model.num_tokens if by_orders else FIRST,
-            generator=generator,
         )
     if by_orders:
         return _along_orders(model, x, num_passes // model.num_tokens, generator)
@@ -192,17 +191,16 @@ def _estimates(mean: Tensor, stderr: Tensor, dof: Tensor, num_passes: int) -> Ro
 
 
 def until_error(
-    estimate: Callable[[Tensor, int, Generator], RowEstimates],
+    estimate: Callable[[Tensor, int], RowEstimates],
     num_rows: int,
     num_passes: int,
     error: float,
     *,
     first: int = FIRST,
-    generator: Generator,
 ) -> RowEstimates:
     """Estimates of N rows with a standard error of about `error`, each by twice the passes of the one before.
 
-    estimate(rows, num_passes, generator): a fresh unbiased estimate of each of the rows, long [n],
+    estimate(rows, num_passes): a fresh unbiased estimate of each of the rows, long [n],
     by so many passes, `first` of them at first. A row's next estimate is its last where the
     standard error of this one, divided by sqrt(2), meets the `error`; there is no next one where
     more than `num_passes` would be taken in all.
@@ -219,11 +217,11 @@ def until_error(
     if not 0 < error < math.inf:
         raise ValueError(f"error must be a number of nats above 0, got {error!r}")
     rows, taken = torch.arange(num_rows), min(first, num_passes)
-    found, total = estimate(rows, taken, generator), taken
+    found, total = estimate(rows, taken), taken
     while len(rows) and total + 2 * taken <= num_passes:
         taken, total = 2 * taken, total + 2 * taken
         enough = found.stderr[rows] <= math.sqrt(2) * error
-        new = estimate(rows, taken, generator)
+        new = estimate(rows, taken)
         new.passes.add_(found.passes[rows])
         for whole, part in zip(found, new, strict=True):
             whole[rows] = part

@@ -47,7 +47,7 @@ from mptlml import (
 )
 from mptlml.masks import spread_places
 from mptlml.models import HiddenMarkovModel
-from mptlml.protocol import VocabularyModel, at_masked, own_words, token_log_probs
+from mptlml.protocol import VocabularyModel, own_words, token_log_probs
 
 from . import runs
 from .transformer import MaskedTransformer, in_blocks
@@ -238,7 +238,7 @@ class Shortfall:
         return torch.where(observed, 0.0, -kl)
 
 
-class Calibrated:
+class Calibrated(VocabularyModel):
     """A network whose answers at each mask size are tempered, and mixed with the words' frequencies.
 
     answer = (1 - share) softmax(warmth log q) + share frequencies: two `numbers` for each size,
@@ -268,10 +268,6 @@ class Calibrated:
     def vocabulary_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
         """log p(x_j = v | x_R), nats per token [..., D, V]; what is said of observed tokens is of no use."""
         return self._answer(self.net.vocabulary_log_prob(x, observed), observed)
-
-    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
-        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
     def _answer(self, before: Tensor, observed: Tensor) -> Tensor:
         warmth, share = self.numbers[(~observed).sum(-1) - 1, :, None, None].unbind(-3)

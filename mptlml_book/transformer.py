@@ -12,12 +12,12 @@ from torch.nn.functional import gelu, layer_norm
 from torch.nn.utils import skip_init
 
 from mptlml.checks import check_choice, check_shapes, check_vocabulary
-from mptlml.protocol import at_masked, own_words
+from mptlml.protocol import VocabularyModel
 
 ROWS = 256  # in a forward pass, to keep memory small
 
 
-class MaskedTransformer(nn.Module):
+class MaskedTransformer(nn.Module, VocabularyModel):
     """Tokens 0..V - 1, int64, in rows of D. The float32 weights are drawn from `generator`.
 
     In place of positions there is a learned bias for each head and distance. distance: how it
@@ -55,10 +55,6 @@ class MaskedTransformer(nn.Module):
         check_shapes(x, observed, self.num_tokens)
         check_vocabulary(x, observed, self.vocab_size)
         return in_blocks(self, torch.nan_to_num(x).long(), observed, ROWS)
-
-    def conditional_log_prob(self, x: Tensor, observed: Tensor) -> Tensor:
-        """log p(x_j | x_R), nats per token [..., D]; see `at_masked`."""
-        return at_masked(own_words(self.vocabulary_log_prob(x, observed), x), x, observed)
 
     def forward(self, ids: Tensor, seen: Tensor) -> Tensor:
         """Log-probabilities [n, D, V] for token ids [n, D], hidden where `seen` is False."""

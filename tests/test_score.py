@@ -228,13 +228,13 @@ def test_an_area_of_so_many_passes_is_right_and_knows_its_error(num_passes, by_o
 def skewed(error, num_rows, num_passes, generator):
     """until_error for a mean of 0 under skewed noise; found, and the error of one pass is 4 nats."""
 
-    def ask(rows, passes, generator):
+    def ask(rows, passes):
         noise = 4 * (1 - draws.rand((passes, len(rows)), None, generator).log().neg())
         dof, taken = torch.full((len(rows),), passes - 1.0), torch.full((len(rows),), passes)
         scatter = noise.std(0) / math.sqrt(passes)
         return RowEstimates(noise.mean(0), scatter, dof.double(), taken, taken > 0)
 
-    return until_error(ask, num_rows, num_passes, error, generator=generator)
+    return until_error(ask, num_rows, num_passes, error)
 
 
 @pytest.mark.parametrize("error", [0.6, 0.3])
