@@ -32,7 +32,7 @@ def run(given: Namespace) -> None:
         (_score if given.command == "score" else _mutants)(given)
     except KeyboardInterrupt:
         sys.exit("mptlml: stopped; the same command with --resume goes on")
-    except (ValueError, TypeError, Warning, OSError, EOFError) as error:
+    except (ValueError, TypeError, Warning, OSError, EOFError, ModuleNotFoundError) as error:
         sys.exit(f"mptlml {given.command} {given.file}: {error}")
 
 

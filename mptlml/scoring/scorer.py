@@ -22,15 +22,7 @@ from ..masked_lm import NOTHING, MaskedLM, Rows
 from ..score import estimate_area, mean_score
 from .designs import STRATA, shared_keys, together
 
-WORDS = (
-    "area",
-    "pll",
-    "word",
-    "left",
-    "refuse",
-    "cut",
-    "skip",
-)  # of scores, and of what becomes of long texts
+WORDS = "area pll word left refuse cut skip".split()  # scores, and what becomes of long texts
 PASSES, SHARED, MOST = 64, 256, 10_000  # of an area, of a difference, and of either to an error
 LEVEL = 0.95  # of what is decided
 MISSING, TOO_LONG = "missing", "too long"
@@ -53,10 +45,10 @@ class Scorer:
 
     model: a folder, a name, or a MaskedLM; load: how a folder or name is loaded, as
     `MaskedLM.from_pretrained` takes it. text: the column of texts, or several, whose texts are
-    alternatives. scores: of area, pll, word, left. error: the standard error that an area of one column is
-    asked for by at most `passes`, as by `until_error`. long: a text of too many tokens
-    is refused, cut, or skipped. drop: characters that are taken out of texts. absent: cells that
-    hold none.
+    alternatives. scores: of area, pll, word, left. error: the standard error that an area of one
+    column is asked for by at most `passes`, as by `until_error`. long: a text of too many tokens is
+    refused, cut, or skipped. drop: characters that are taken out of texts. absent: cells, in small
+    letters, that hold none.
 
     A row that cannot be scored says why in `left_out`. All new columns are on the page *Score your
     own network*. Raises ValueError: an unknown option; when called, columns that are there already.

@@ -65,7 +65,7 @@ def _sequences(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
             if begun:
                 yield begun, record
             begun, record = line, dict(name=text[1:].strip(), text="")
-        else:
+        elif not text.startswith(";"):
             record["text"] += "".join(text.split())
     yield begun, record
 
