@@ -566,7 +566,7 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
     def factor(pair: tuple[str, str], rival: str, setting: Any, value: Tensor, **more: Any) -> dict:
         both = torch.cat([place[name] for name in pair])
         right = torch.where(torch.arange(2 * NUM_TEST) < NUM_TEST, 1, -1) * value[both]
-        error = value[both] - (exact[pair[0]] - exact[pair[1]])[both]
+        error = (value - exact[pair[0]] + exact[pair[1]])[both]
         about = dict(about=" against ".join(pair), rival=rival, setting=setting, data="")
         rms, log_score = error.square().mean().sqrt(), logsigmoid(right).mean()
         return unit | about | dict(rms=rms.item(), log_score=log_score.item()) | more
