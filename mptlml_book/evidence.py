@@ -198,7 +198,8 @@ def epidemic(*, immune: bool) -> Tensor:
         """From states to states [states, states], of weights [states, fall, heal]."""
         return np.bincount(edge, weight.ravel(), len(states) ** 2).reshape(len(states), -1)
 
-    chances, sixths = 0.0, (np.arange(6) + 0.5) / 6
+    chances: Any = 0.0
+    sixths = (np.arange(6) + 0.5) / 6
     for rate, recovery in product(0.2 + sixths, 0.1 + 0.4 * sixths):
         falls = binom.pmf(fall, healthy, -np.expm1(-rate * ill / PEOPLE))
         weight = falls * binom.pmf(heal, ill, recovery)  # 0 where more fall or heal than there are
@@ -590,7 +591,7 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
     left = {name: models[name].leave_one_out(x) for name in known}
     yield from each("exact left end", "", left, Counter())
     for steps in STEPS[budget]:
-        area, left, cost = {}, {}, Counter()
+        area, left, cost = {}, {}, {}
         for name in known:
             tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
             best = max(tried, key=lambda learned: learned.held_out)
