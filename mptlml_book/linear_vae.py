@@ -188,38 +188,35 @@ class BinaryImages:
 Encoder = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Layers:
-    """An encoder q(z | x) = N(m, diag(exp v)): (m, v) is the last of these layers of x - centre, ReLU in between.
+def layered(
+    weights: list[Tensor], biases: list[Tensor], centre: Tensor, x: Tensor
+) -> tuple[Tensor, Tensor]:
+    """q(z | x) = N(m, diag(exp v)): (m, v) is the last of the layers of x - centre, with ReLU in between.
 
-    Each layer divides by the square root of the number of its inputs. Without the root and the
-    centre one step of Adam would move z as far as that many steps, and training would need a tiny
-    learning rate.
+    Each layer, weight [outputs, inputs] and bias [outputs], divides by the square root of the
+    number of its inputs. Without the root and the centre one step of Adam would move z as far as
+    that many steps, and training would need a tiny learning rate.
     """
-
-    weights: list[Tensor]  # [outputs, inputs] each
-    biases: list[Tensor]
-    centre: Tensor
-
-    def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and log-variance [N, 2] of z for rows x [N, D]."""
-        y = x - self.centre
-        for k, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            y = y.relu() if k else y
-            y = y @ weight.T / math.sqrt(y.shape[-1]) + bias
-        return y[:, :2], y[:, 2:]
+    y = x - centre
+    for k, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
+        y = y.relu() if k else y
+        y = y @ weight.T / math.sqrt(y.shape[-1]) + bias
+    return y[:, :2], y[:, 2:]
 
 
-def initial_encoder(x: Tensor, hidden: Sequence[int], generator: Generator) -> Layers:
-    """An encoder with these hidden layers, close to the prior; with none it is linear."""
-    sizes = [x.shape[1], *hidden, 4]
-    scales = [*(math.sqrt(2) for _ in hidden), 0.3]
+def initial_layers(
+    x: Tensor, hidden: Sequence[int], generator: Generator
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Weights and biases of an encoder of x [N, D] with these hidden layers, close to the prior; with none, linear."""
     weights = [
         (scale * randn((after, before), x, generator)).requires_grad_()
-        for scale, (before, after) in zip(scales, pairwise(sizes), strict=True)
+        for scale, (before, after) in zip(
+            [*(math.sqrt(2) for _ in hidden), 0.3],
+            pairwise([x.shape[1], *hidden, 4]),
+            strict=True,
+        )
     ]
-    biases = [torch.zeros(len(weight), requires_grad=True) for weight in weights]
-    return Layers(weights, biases, x.mean(0))
+    return weights, [torch.zeros(len(weight), requires_grad=True) for weight in weights]
 
 
 def elbo(encoder: Encoder, weight: Tensor, bias: Tensor, x: Tensor, generator: Generator) -> Tensor:
@@ -372,12 +369,13 @@ def train(
     options: dict[str, Any] = dict(learning_rate=RATE, optimiser=NaturalGradient, warm_up=10)
     if objective in ENCODERS:
         hidden, of_encoder = ENCODERS[objective]
-        encoder = initial_encoder(every, hidden, generator)
+        layers = initial_layers(every, hidden, generator)
+        encoder = partial(layered, *layers, every.mean(0))  # close to the prior
         a_pass, options = 20, dict(learning_rate=ELBO_RATE)
         options["optimiser"] = lambda each, **given: torch.optim.Adam(
             [dict(params=each[:2]), dict(params=each[2:], lr=of_encoder)], **given
         )
-        parameters += [*encoder.weights, *encoder.biases]
+        parameters += sum(layers, [])
     batch = len(every) // a_pass // MASKS * MASKS
 
     def value() -> Tensor:

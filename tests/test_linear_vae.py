@@ -134,15 +134,13 @@ def test_every_objective_climbs_and_can_be_left_early(digits, objective):
     assert short.history.objective == run.history.objective[: len(short.history.objective)]
 
 
-def test_an_encoder_without_hidden_layers_is_one_matrix_product(digits):
-    """Held against torch's own layers, also with two hidden ones."""
-    x = digits.rows
-    for hidden in ((), (5, 7)):
-        encoder = study.initial_encoder(x, hidden, seeded())
-        y = x - x.mean(0)
-        for k, weight in enumerate(encoder.weights):
-            y = torch.nn.functional.linear(y.relu() if k else y, weight / weight.shape[1] ** 0.5)
-        same(torch.cat(encoder(x), 1), y, 1e-5)
+def test_an_encoder_is_made_of_linear_layers_with_relu_between(digits):
+    """Held against torch's own, scaled by the root of the number of inputs."""
+    layers = study.initial_layers(digits.rows, (5, 7), seeded())
+    y = digits.rows - 0.5
+    for k, weight in enumerate(layers[0]):
+        y = torch.nn.functional.linear(y.relu() if k else y, weight / weight.shape[1] ** 0.5)
+    same(torch.cat(study.layered(*layers, torch.tensor(0.5), digits.rows), 1), y, 1e-5)
 
 
 def test_the_exact_objective_ends_where_its_slope_vanishes(digits, weights):
