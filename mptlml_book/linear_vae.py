@@ -23,7 +23,6 @@ that of the training images as the run's own grid reads it, 4 x 4 for the ELBO.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
