@@ -38,10 +38,9 @@ from torch.nn.functional import one_hot, pad
 
 from mptlml import draws
 from mptlml.draws import seeded
-from mptlml.masks import random_orders, spread_places
+from mptlml.masks import spread_places
 from mptlml.models import HiddenMarkovModel
 from mptlml.protocol import ConditionalModel, VocabularyModel, token_log_probs
-from mptlml.score import chain_rule
 
 from . import known_language as known
 from . import runs as results
@@ -64,7 +63,6 @@ PASSES = 32, 16, 8, 4, 2  # one word per pass, and 2, 4, 8, 16
 RATES = 1.25e-3, 2.5e-3, 5e-3, 1e-2, 2e-2, 4e-2, 8e-2
 TUNING_SEEDS = 121, 122
 NUM_ROWS = 128  # on which a network is read
-COUNTS = 1, 2, 4, 8, 16, 32, 64
 
 
 # Languages --------------------------------------------------------------------------------------------------
@@ -245,13 +243,11 @@ IN_THE_END: dict[str, tuple[str, str | known.Objective, float]] = {
 }
 
 
-def train(
-    language: str, scheme: str, seed: int, num_steps: int, rate: float, distance: str = "flat"
-) -> MaskedTransformer:
+def train(language: str, scheme: str, seed: int, num_steps: int, rate: float) -> MaskedTransformer:
     """A network trained on one of LANGUAGES by one of SCHEMES; with one seed all share first weights and rows."""
     truth, generator = LANGUAGES[language], seeded(seed)
     net = MaskedTransformer(
-        truth.num_tokens, truth.vocab_size, **known.SMALL, distance=distance, generator=generator
+        truth.num_tokens, truth.vocab_size, **known.SMALL, distance="flat", generator=generator
     )
     net.embedding = Placed(net.embedding, truth.num_tokens)
     rows = truth.sample(num_steps * known.BATCH, generator=generator)
@@ -403,22 +399,6 @@ def read_networks(
     return found
 
 
-@torch.no_grad()
-def best_of(model: VocabularyModel, truth: Any, x: Tensor, orders: Tensor) -> Iterator[dict]:
-    """The best of k orders, chosen once the words are seen, and the mixture of k, for k of COUNTS.
-
-    Nats per row above log p, mean over rows x [N, D] and over the disjoint k of orders [Q, D].
-    k = 0: along the model's surest places.
-    """
-    exact = truth.log_prob(x)
-    sure = along(model, x, follow(surest(model), x, torch.zeros(x.shape))) - exact
-    above = chain_rule(model, x, orders).double().sum(-1) - exact  # [Q, N]
-    for count in 0, *COUNTS:
-        some = above.unflatten(0, (-1, count)) if count else sure[None, None]  # [Q / k, k, N]
-        mixture = some.logsumexp(1) - math.log(some.shape[1])
-        yield dict(k=count, best=some.amax(1).mean().item(), mixture=mixture.mean().item())
-
-
 # Statistics -------------------------------------------------------------------------------------------------
 
 
@@ -478,20 +458,18 @@ def table(
     num_seeds: int,
     languages: Iterable[str] = LANGUAGES,
     schemes: Iterable[str] = SCHEMES,
-    distance: str = "flat",
-    factor: float = 1.0,
 ) -> results.Table:
-    """Languages and schemes, seed by seed, so that what is done first is complete. factor: of all rates."""
+    """Languages and schemes, seed by seed, so that what is done first is complete."""
 
     def read(seed: int, language: str) -> Iterator[dict]:
-        rates = {scheme: factor * tuned(language, scheme) for scheme in schemes}
+        rates = {scheme: tuned(language, scheme) for scheme in schemes}
         nets = {
-            scheme: network(language, scheme, seed, num_steps, rate, distance)
+            scheme: network(language, scheme, seed, num_steps, rate)
             for scheme, rate in rates.items()
         }
         about = dict(language=language, num_steps=num_steps, seed=seed)
         for scheme, found in read_networks(nets, LANGUAGES[language], seed).items():
-            about |= dict(scheme=scheme, rate=rates[scheme], distance=distance)
+            about |= dict(scheme=scheme, rate=rates[scheme], distance="flat")
             yield about | found
 
     return results.Table(read, lambda: product(range(21, 21 + num_seeds), languages))
@@ -525,31 +503,15 @@ def read_passes(num_steps: int, seed: int, language: str) -> Iterator[dict]:
             yield about | {"gap": behind(net, truth, x, path), "at once": at_once}
 
 
-def best(seed: int, scheme: str) -> Iterator[dict]:
-    """A line for each number of orders of `best_of`. 256 rows.
-
-    The networks start as those of Chapter 11, with their look at neighbours.
-    """
-    truth, generator = LANGUAGES["chain"], seeded(seed, 4)
-    net = network("chain", scheme, seed, 600, tuned("chain", scheme), "near")
-    x = truth.sample(256, generator=generator)
-    orders = random_orders(truth.num_tokens, max(COUNTS), generator=generator)
-    for line in best_of(net, truth, x, orders):
-        yield dict(scheme=scheme, seed=seed) | line
-
-
 TABLES = {
     "order_tuning": results.Table(tune, lambda: product(LANGUAGES, SCHEMES[:-1])),
     "order_600": table(600, 10),
     "order_2400": table(2400, 8),
-    "order_half": table(2400, 8, ["chain"], [UNIFORM, FIFTEEN], factor=0.5),
-    "order_near": table(600, 10, ["chain"], LONGER[:-1], "near"),
     "order_words": table(1980, 10, schemes=[FIFTEEN]),
     "order_9600": table(9600, 4, ["chain"], LONGER),
     "order_passes": results.Table(
         read_passes, lambda: product([600, 2400], range(21, 29), ["chain", "tree"])
     ),
-    "order_best": results.Table(best, lambda: product(range(21, 26), [UNIFORM, FIFTEEN])),
 }
 
 

@@ -13,7 +13,6 @@ from scipy import stats
 from torch.nn.functional import one_hot
 
 from mptlml import exact_curve
-from mptlml.masks import random_orders
 from mptlml.models import HiddenMarkovModel
 from mptlml_book import order as study
 from mptlml_book import runs as results
@@ -124,22 +123,6 @@ def test_what_is_behind_is_the_shortfall_of_the_area_and_nothing_for_the_truth(g
         found.append(study.behind(wrong, language, x, path))
     area = exact_curve(Shortfall(wrong, language), x).area().mean
     assert np.mean(found) == pytest.approx(-area)
-
-
-def test_the_best_of_orders_is_no_distribution_and_their_mixture_is(generator, monkeypatch):
-    """Summed over all rows; of a network whose answers contradict each other."""
-    monkeypatch.setattr(study, "COUNTS", (2, 8))
-    language = chain(4)
-    net = MaskedTransformer(4, 3, generator=generator)
-    net.readout.weight.data *= 20
-    orders = random_orders(4, 8, generator=generator)
-    total = {}
-    for x in torch.cartesian_prod(*4 * [torch.arange(3)])[:, None]:
-        for line in study.best_of(net, language, x, orders):
-            found = language.log_prob(x).item() + np.array([line["best"], line["mixture"]])
-            total[line["k"]] = total.get(line["k"], 0) + np.exp(found)
-    assert total[8][1] == pytest.approx(1) and total[0][0] == pytest.approx(1)
-    assert total[8][0] > 1.05
 
 
 def test_networks_are_trained_and_read(monkeypatch):
