@@ -13,12 +13,9 @@ the first one:
     order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
     order_600     all schemes, five languages, ten seeds                                                2.3 h
     order_2400    the same with four times the steps, eight seeds: the predictions are about these      3.8 h
-    order_half    uniform sizes and 15% in the chain at half the rates, 2,400 steps, eight seeds        0.3 h
-    order_near    three schemes, where heads start with their look at neighbours, as in Chapter 11      0.3 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
     order_9600    four schemes in the chain, four seeds                                                 0.9 h
     order_passes  two languages, eight seeds, both lengths: five orders, 1 to 16 words per pass       2.5 h
-    order_best    the best of k orders and the mixture of k, beside the surest places: nats above log p 0.5 h
 
 A network of "40%, then uniform" has the rate of a fixed 40%, one of "own path" that of uniform sizes. No seed is that
 of a trial (11).
