@@ -136,27 +136,6 @@ def smoothed(model: VocabularyModel, x: Tensor, size: int, *, generator: Generat
     return _mean_of(0.9 * own_words(answer, x) + 0.1 * answer.mean(-1), hidden, size)
 
 
-def sure_places(
-    model: VocabularyModel,
-    x: Tensor,
-    *,
-    judge: ConditionalModel | None = None,
-    generator: Generator,
-) -> Tensor:
-    """As `objectives.stratified_size`, but each hidden token counts by how probable its place's likeliest word is.
-
-    These weights have mean 1 over the hidden tokens of a row, and no gradient. judge: whose answers
-    are weighed, by default the model's. Nats per row.
-    """
-    place = spread_places(len(x), generator=generator)
-    sizes = 1 + (place * model.num_tokens).long()
-    observed = random_masks(model.num_tokens, sizes, generator=generator)
-    every = model.vocabulary_log_prob(x, observed)
-    own = own_words(every, x) if judge is None else token_log_probs(judge, x, observed)
-    sure = torch.where(observed, 0.0, every.detach().amax(-1).exp())
-    return (sure * own).sum(-1).div(sure.sum(-1)).mean() * model.num_tokens
-
-
 Objective = Callable[..., Tensor]  # of network, rows [N, D] and generator: nats per row
 
 
@@ -179,7 +158,6 @@ HIDE_MORE = "40% hidden, 15% scored"  # harder contexts than 15% has, and no mor
 RECIPES = "half left, half random", "smoothed labels"  # beside a fixed 15% and 80/10/10
 OBJECTIVES = SCHEMES | {
     HIDE_MORE: _by_share(hide_more, 0.4, 0.15),
-    "sure places": sure_places,
     RECIPES[0]: _by_share(half_random, 0.15),
     RECIPES[1]: _by_share(smoothed, 0.15),
     f"{RECIPES[0]}, smoothed": _by_share(half_random, 0.15, smoothing=0.1),

@@ -10,7 +10,7 @@ The long runs: a line for each network, KL in nats per row along each order. Wha
 stands in book/data/order_predictions.csv and order_passes_predictions.csv. Each table needs
 the first one:
 
-    order_tuning  rates for five schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
+    order_tuning  rates for four schemes, by their own loss, on seeds of their own; never at an edge    0.6 h
     order_600     all schemes, five languages, ten seeds                                                2.3 h
     order_2400    the same with four times the steps, eight seeds: the predictions are about these      3.8 h
     order_words   fixed 15% with 33/10 times the steps: as many words predicted as by uniform sizes     0.8 h
@@ -45,12 +45,11 @@ from .known_language import Shortfall
 from .masked_diffusion import equal_steps
 from .transformer import MaskedTransformer
 
-UNIFORM, WEIGHTED, FORTY, FIFTEEN, SURE, THEN = SCHEMES = (
+UNIFORM, WEIGHTED, FORTY, FIFTEEN, THEN = SCHEMES = (
     "uniform sizes",
     "weighted sizes",
     "fixed 40%",
     "fixed 15%",
-    "sure places",
     "40%, then uniform",
 )
 LONGER = UNIFORM, FORTY, FIFTEEN, THEN  # read in longer runs
@@ -276,8 +275,6 @@ def own_loss(language: str, scheme: str, rate: float, seed: int) -> float:
     net = network(language, scheme, seed, 600, rate)
     truth, generator = LANGUAGES[language], seeded(seed, 1)
     x, judge = truth.sample(512, generator=generator), Shortfall(net, truth)
-    if scheme == SURE:
-        return -float(known.sure_places(net, x, judge=judge, generator=generator))
     return -float(known.OBJECTIVES[scheme](judge, x, generator=generator))
 
 
