@@ -35,7 +35,6 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import logsigmoid
 
 from mptlml import objectives
-from mptlml.curve import RowEstimates
 from mptlml.draws import multinomial, seeded
 from mptlml.masks import all_masks, nested_masks, random_orders
 from mptlml.models import BernoulliMixture
@@ -229,11 +228,6 @@ def leave_one_out(model: ConditionalModel, x: Tensor) -> Tensor:
     return torch.cat(
         [token_log_probs(model, rows[:, None], masks).sum((-2, -1)) for rows in x.split(50)]
     )
-
-
-def along_orders(net: ConditionalModel, x: Tensor, seed: int) -> RowEstimates:
-    """Areas of rows [n, N] along eight orders of each row's own, the same for all networks."""
-    return estimate_area(net, x, 8 * N, by_orders=True, generator=seeded(seed, 5))
 
 
 def along_own_order(net: ConditionalModel, x: Tensor, seed: int, num_orders: int = 4) -> Tensor:
@@ -454,7 +448,11 @@ def choosing(seed: int) -> Iterator[dict]:
     }
     for kind in KINDS:
         nets = [of_degree(degree, seed, kind) for degree in DEGREES]
-        area = [along_orders(net, x, seed).mean for net in nets]
+        # along eight orders of each row's own, the same for all networks
+        area = [
+            estimate_area(net, x, 8 * N, by_orders=True, generator=seeded(seed, 5)).mean
+            for net in nets
+        ]
         left = [leave_one_out(net, x) for net in nets]
         found[f"area, {kind}"] = by_degree(area.__getitem__)
         found[f"left end, {kind}"] = by_degree(left.__getitem__)
