@@ -102,24 +102,6 @@ def page(built_site):
     return cache(lambda name: soup_of(built_site / f"{name}.html"))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_configure(config):
-    """A failure is named when it happens, for the whole may take a while longer."""
-    terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal:  # not in a process of xdist's
-        config.pluginmanager.register(Named(terminal))
-
-
-class Named:
-    def __init__(self, terminal):
-        self.terminal = terminal
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_runtest_logreport(self, report):
-        if report.failed:
-            self.terminal.write_line(f"\n{report.when} failed: {report.nodeid}", red=True)
-
-
 SLOW = [f"test_{name}" for name in "site connection editing moving book scoring".split()]
 
 

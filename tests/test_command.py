@@ -43,10 +43,6 @@ def here(run):
     return run
 
 
-def table(*rows):
-    return [dict(zip(("line", "text"), row, strict=True)) for row in rows]
-
-
 @pytest.mark.parametrize(
     "name, content, found",
     [

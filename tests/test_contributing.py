@@ -1,6 +1,5 @@
 """What the repository tells those who carry on is true."""
 
-import ast
 import json
 import re
 from functools import cache
@@ -13,7 +12,6 @@ from conftest import ROOT, finished, text_of
 from fakes import saved_network
 
 import mptlml
-from mptlml_book import report
 from mptlml_book.report.claims import claims
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
@@ -47,29 +45,6 @@ def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
     found = {claim["id"]: claim["text"] for claim in claims}
     opening = text_of("README.md").split("## Two commands")[0]
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
-
-
-def test_the_readme_opens_with_the_picture_of_chapter_2(page):
-    """Its pictures are the still of all orders, and say the same."""
-    drawn = page("notebooks/02_proposition").select_one("[data-kind=orders] .moving-still svg")
-    words = [text.get_text() for text in drawn.select("text")]
-    for theme in ("light", "dark"):
-        kept = re.findall(r">([^<>]+)</text>", text_of(f"book/hero-{theme}.svg"))
-        assert kept == words != [], f"book/hero-{theme}.svg is another picture"
-
-
-def test_a_scheme_has_its_colour_from_the_table():
-    """No statement of a chapter names a scheme beside a colour of its own; the table has no colour twice."""
-    assert len(set(report.SCHEMES.values())) == len(report.SCHEMES)
-    scheme = re.compile(r"\b(15%|40%|80/10/10|UNIFORM|WEIGHTED|FORTY|FIFTEEN|uniform|random sizes)")
-    colour = re.compile(r"report\.(BLUE|ORANGE|GREEN|RED|PURPLE|SKY)\b")
-    for path in CHAPTERS:
-        for cell in jupytext.read(path).cells:
-            code = re.sub("(?m)^ *%.*", "", cell.source) if cell.cell_type == "code" else ""
-            for node in ast.walk(ast.parse(code)):
-                if isinstance(node, ast.stmt) and not hasattr(node, "body"):
-                    said = ast.unparse(node)
-                    assert not (scheme.search(said) and colour.search(said)), (path.name, said)
 
 
 def test_one_version():

@@ -47,28 +47,6 @@ def test_the_site_is_the_only_commit_of_its_branch(tmp_path):
     assert run("status --porcelain".split()) == ""
 
 
-def test_what_runs_packages_cannot_write_and_what_can_write_runs_none():
-    """In every workflow; the job that holds the token has git, make and the platform's own client."""
-    writers = []
-    for file, workflow in WORKFLOWS.items():
-        assert workflow["permissions"] == {"contents": "read"}, file
-        for name, job in workflow["jobs"].items():
-            steps = job["steps"]
-            run = [" ".join(step["run"].split()[:2]) for step in steps if "run" in step]
-            used = [(step["uses"].split("@")[0], step) for step in steps if "uses" in step]
-            checkouts = [step.get("with") for name, step in used if name == "actions/checkout"]
-            if "write" in job.get("permissions", {}).values():
-                writers.append((file, name))
-                assert (
-                    run == ["gh run", "touch _build/html/.nojekyll"]
-                    and len(used) == len(checkouts) == 1
-                )
-            else:
-                kept = [checkout["persist-credentials"] for checkout in checkouts]
-                assert kept == [False], (file, name)
-    assert writers == [("publish", "push")]
-
-
 def test_binder_gets_what_a_reader_needs():
     lines = text_of(".binder/requirements.txt").splitlines()
     wanted = {re.split("[=[]", line)[0] for line in lines if re.match("[a-z]", line)}
