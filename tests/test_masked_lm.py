@@ -179,24 +179,6 @@ def test_a_curve_follows_from_the_seed_and_the_text_alone(bert):
     assert np.array_equal(alone[0], alone[1]) and (alone[1] != alone[2]).any()
 
 
-def steep(every):
-    """A curve that falls from -0.05 to -4 nats per token, most of it at the end, at sizes of D tokens [D]."""
-    return -0.05 - 4 * (every / every[-1]) ** 5
-
-
-@pytest.mark.parametrize("rates", [RATES, [*RATES, 1.0], np.arange(1, 8) / 7])
-def test_the_area_of_a_rate_curve_is_the_sum_over_sizes(rates):
-    """Sizes 1 and D count once, like the others: exact where every size is met."""
-    lengths = np.array([3, 7])
-    every = [steep(np.arange(1, n + 1)) for n in lengths]
-    values = [[of[max(1, round(rate * len(of))) - 1] for of in every] for rate in rates]
-    curve, sums = curve_of(values, rates, lengths), [of.sum() for of in every]
-    np.testing.assert_allclose(curve.row_areas, sums, rtol=1e-12)
-    assert curve.area().mean == pytest.approx(np.sum(sums) / 10)
-    above = sum(of[len(of) // 2 :].sum() for of in every)
-    assert curve.share_above(0.5) == pytest.approx(above / sum(sums))
-
-
 def test_spaced_sizes_are_dense_at_the_ends():
     assert spaced_sizes(8, 9).tolist() == [*range(1, 9)] == spaced_sizes(8, 8).tolist()
     assert spaced_sizes(101, 5).tolist() == [1, 16, 51, 86, 101]
@@ -231,18 +213,6 @@ def test_rate_curve_weighs_rows_by_their_length():
     assert curve.share_above(0.75) == pytest.approx((11 / 3 + 8) / 18)
 
 
-def rate_scores(batch_tokens):
-    lm = tiny("BERT", batch_tokens)
-    return rate_curve(lm, [*TEXTS, SENTENCE], [0.3, 0.9], num_masks=4, generator=seeded(5)).scores
-
-
-def test_batches_change_nothing():
-    one_by_one = rate_scores(8)
-    assert len({tuple(row) for row in one_by_one.T}) == 6  # each row drew its own
-    for batch_tokens in (40, 1024):  # several texts in a pass, and all
-        same(rate_scores(batch_tokens), one_by_one, 1e-12)
-
-
 def test_rate_curve_scores_what_it_says(bert, generator):
     """Text by text and mask by mask: what was hidden is read off the passes, and scored by plain ones."""
     lm, shown = tiny("BERT", 8), []
@@ -268,23 +238,6 @@ def test_blocks_run_texts_together(bert):
     assert torch.cat(bert.blocks(TEXTS, 5).rows).tolist() == flat[: len(flat) // 5 * 5]
     assert len(bert.blocks(TEXTS, 5, 3).rows) == 3
     assert len(bert.blocks([SENTENCE, "50"], 6, 1).rows) == 1  # the second text is not needed
-
-
-class OwnHead(transformers.BertForMaskedLM):
-    """Reads the weights of its head, and does not call it: a hook on the head is not heard."""
-
-    def forward(self, *given, **named):
-        hidden = self.cls.predictions.transform(self.bert(*given, **named)[0])
-        head = self.cls.predictions.decoder
-        logits = hidden @ head.weight.T + head.bias
-        return transformers.modeling_outputs.MaskedLMOutput(logits=logits)
-
-
-def test_a_head_that_answers_at_every_place(bert):
-    with torch.random.fork_rng(devices=[]):
-        own = OwnHead(bert.model.config).double()
-    own.load_state_dict(bert.model.state_dict())
-    same(MaskedLM(own, TOKENIZER).masked_marginals(SENTENCE), bert.masked_marginals(SENTENCE))
 
 
 REFORMER = SIZE | dict(

@@ -3,7 +3,6 @@
 import io
 import pickle
 import re
-import subprocess
 import zipfile
 from argparse import Namespace
 from collections import Counter
@@ -55,16 +54,6 @@ def test_a_wheel_is_read_by_its_digest_alone_and_missed_without_harm(tmp_path, m
     (tmp_path / "rxnfp-0.1.0-py3-none-any.whl").write_bytes(b"something else")
     with pytest.raises(ValueError, match="SHA-256"):
         study.load("rxnfp")
-
-
-def test_pip_is_asked_for_wheels_by_their_digests(monkeypatch):
-    asked = {}
-    monkeypatch.setattr(study.runs, "check", lambda *what: asked.update(checked=what[-1]))
-    monkeypatch.setattr(subprocess, "run", lambda words, **more: asked.update(more, words=words))
-    study.fetch()
-    assert asked["input"].startswith("sapiens==1.0.5 --hash=sha256:af1a8d44")
-    assert {"download", "--no-deps", "--require-hashes", ":all:"} <= set(asked["words"])
-    assert asked["checked"] in study.reactions()
 
 
 def test_reactions_lose_no_atom():

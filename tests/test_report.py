@@ -19,7 +19,6 @@ import yaml
 from bs4 import BeautifulSoup
 from conftest import ROOT, write_files
 
-from mptlml import Estimate
 from mptlml_book import report
 from mptlml_book.report import chapter, claims, figures, records
 
@@ -70,15 +69,6 @@ def emitted(outputs):
     return [content[records.MIME] for content, _ in outputs if records.MIME in content]
 
 
-def test_an_entry_that_cannot_be_read_is_named():
-    CLAIMS.write_text(THREE.replace("why: a law, ", ""))
-    with pytest.raises(ValueError, match="claims.yml: a lacks why"):
-        claims.claims(CLAIMS)
-    CLAIMS.write_text(THREE.replace("[1, 2]", "[1, 1e-10]"))  # a text, to YAML
-    claims.claims.cache_clear()
-    assert claims.claims(CLAIMS)["a"]["band"] == [1, 1e-10]
-
-
 @pytest.mark.parametrize("value", [1, 2, torch.tensor(1.5)])
 def test_a_claim_inside_its_band(value, shown):
     report.claim("a", value, np.float64(0.25))
@@ -88,26 +78,6 @@ def test_a_claim_inside_its_band(value, shown):
         kind="claim", id="a", value=float(value), stderr=0.25, spread=None, seeds=None, cases=None
     )
     assert counted == plain | dict(id="b", stderr=None, spread=0.5, seeds=5, cases=4000)
-    assert shown[0][0]["text/plain"] == f"claim a: {float(value):.4g} ± 0.25, in its band 1 to 2"
-
-
-@pytest.mark.parametrize(
-    ("value", "form", "text"),
-    [
-        (-1.5, ".2f", "−1.50"),
-        (-0.001, ".2f", "0.00"),
-        (4.2e-16, ".0e", "4 × 10⁻¹⁶"),
-        (0, ".0e", "0"),
-        (1.2111e92, ".4e", "1.2111 × 10⁹²"),
-        (1e-10, "g", "1 × 10⁻¹⁰"),
-        (2.5, "+.1f", "+2.5"),
-        (-1234.5, ",.0f", "−1,234"),
-        (7, "d", "7"),
-        (math.inf, "g", "inf"),
-    ],
-)
-def test_numbers_are_written_as_people_write_them(value, form, text):
-    assert claims.number(value, form) == text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +86,6 @@ def test_numbers_are_written_as_people_write_them(value, form, text):
         ("By", "%", {"value": -2.061, "stderr": 0.01}, "By −2.06 ± 0.01%."),
         ("By", "ratio", {"value": 2}, "By 2.00."),
         ("By", "nats per row", {"value": 2}, "By 2.00 nats per row."),
-        ("By", None, {"value": 2}, "By 2.00."),
         ("By", "%", {"reason": "no data"}, "Expected, but not run here: By −3 to 4%."),
         ("By at most", "%", {"value": 3}, "By at most 3.00%."),
         ("By at most", "%", {"reason": "no data"}, "Expected, but not run here: By at most 4%."),
@@ -198,7 +167,6 @@ def test_closing_says_what_the_chapter_cost_and_in_ci_has_a_limit(shown, monkeyp
     report.claim("a", 1.5)
     report.not_run("b", "no data here")
     report.closing()
-    assert shown[-1][0]["text/plain"].startswith("1 of 2 claims checked; ")
     cost = emitted(shown)[-1]
     largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
         2**20 if sys.platform == "darwin" else 2**10
@@ -217,16 +185,7 @@ def test_a_publisher_asks_for_real_data(shown, monkeypatch):
     monkeypatch.setenv("MPTLML_REQUIRE_DATA", "1")
     for _ in range(2):
         report.data_used(some_data())
-    assert emitted(shown) == [
-        dict(
-            kind="data",
-            source="texts",
-            size="3 texts",
-            digest="0a1b2c3d",
-            note="",
-            words="three texts",
-        )
-    ]
+    assert [record["words"] for record in emitted(shown)] == ["three texts"]
     with pytest.raises(FileNotFoundError, match="MPTLML_REQUIRE_DATA is set: sentences stand in"):
         report.data_used(some_data(note="sentences stand in"))
 
@@ -268,86 +227,22 @@ def test_a_sentence_that_other_data_do_not_bear_out_is_taken_back(shown):
     assert emitted(shown)[1:] == [{"kind": "unlike", "says": "all is well"}]
 
 
-def test_glue_keeps_plain_values(shown):
-    for name, value in dict(a=3, b="two", c=torch.tensor(2.0), d=np.float64(0.1)).items():
-        report.glue(name, value)
-    told = {
-        about["scrapbook"]["name"]: next(iter(content.values()))
-        for content, about in shown
-        if about
-    }
-    assert told == dict(a="3", b="'two'", c="2.0", d="0.1")
-
-
-def test_a_stored_file_is_found_beside_the_claims(shown):
-    write_files(Path("book"), {"data/runs.csv": "1"})
-    assert report.stored("runs.csv").read_text() == "1"
-    assert emitted(shown) == [dict(kind="stored", file="runs.csv")]
-    with pytest.raises(FileNotFoundError, match="none.csv"):
-        report.stored("none.csv")
-
-
 def test_the_numbers_of_a_figure_are_a_table(shown):
-    report.figure_data(
-        "fig1",
-        {"masks": torch.tensor([1, 10]), "a": ['"x"', None], "b": np.array([1 / 3, math.nan])},
-    )
-    report.figure_data("table1", pd.DataFrame({"name": ["a", "b"], "value": [1.5, math.nan]}))
-    assert emitted(shown) == [
-        dict(
-            kind="columns",
-            key="fig1",
-            columns=[["masks", [1, 10]], ["a", ['"x"', None]], ["b", [0.33333333, None]]],
-        ),
-        dict(kind="columns", key="table1", columns=[["name", ["a", "b"]], ["value", [1.5, None]]]),
-    ]
+    columns = {"masks": torch.tensor([1, 10]), "a": ['"x"', None], "b": np.array([0.5, math.nan])}
+    for data in (columns, pd.DataFrame(columns)):
+        report.figure_data("fig1", data)
+        found = emitted(shown)[-1]["columns"]
+        assert found == [["masks", [1, 10]], ["a", ['"x"', None]], ["b", [0.5, None]]]
     for columns in ({}, {"a": [1, 2], "b": [1]}, {"a": [math.inf]}):
         with pytest.raises(ValueError, match="equal lengths|Out of range float"):
             report.figure_data("fig1", columns)
 
 
-def test_a_table_escapes_and_formats(shown):
-    report.table([["<a>", 1.234], ["b", -2.0]], ["name & co", "value"], ["", ".1f"])
-    cells = BeautifulSoup(shown[0][0].data, "html.parser").select("th, td")
-    assert [cell.text for cell in cells] == ["name & co", "value", "<a>", "1.2", "b", "−2.0"]
-    assert report.bracket(Estimate(-1.23456, math.nan), digits=1) == "−1.2"
-
-
-def draw():
-    """A figure with two lines with labels."""
-    figure, axes = plt.subplots()
-    axes.plot([0, 1], [1, 2], label="upper", color=report.ORANGE)
-    axes.plot([0, 1], [1, 1.99], label="lower", color="0.5")
-    return figure
-
-
 def test_a_moving_figure_is_a_still_with_numbers(shown):
-    data = {"a": torch.tensor([1.23456789, -1e-9]), "name": "</script><b>", "range": range(2)}
-    for _ in range(2):
-        report.start("01_one")
-        report.moving("mask", data, draw(), 'Heights, "growing" <fast>', digits=3)
-    assert shown[0][0].data == shown[1][0].data  # the same figure is the same page
+    data = {"a": torch.tensor([1.23456789, -1e-9]), "name": "</script><b>"}
+    report.moving("mask", data, plt.figure(), 'Heights, "growing" <fast>', digits=3)
     figure = BeautifulSoup(shown[0][0].data, "html.parser").div
-    still, numbers = figure.select_one(".moving-still[role=img]:has(svg)"), figure.script.text
+    still = figure.select_one(".moving-still[role=img]:has(svg)")
     assert still["aria-label"] == 'Heights, "growing" <fast>'
-    assert (
-        json.loads(numbers) == {"a": [1.235, 0], "name": "</script><b>", "range": [0, 1]}
-        and "-0.0" not in numbers
-    )
+    assert json.loads(figure.script.text) == {"a": [1.235, 0], "name": "</script><b>"}
     assert plt.get_fignums() == []
-    with pytest.raises(ValueError, match="Out of range"):
-        report.moving("mask", {"a": torch.tensor([1, math.inf])}, draw(), "alt")
-
-
-def test_lines_are_labelled_at_their_ends_without_overlap():
-    figure = draw()
-    (axes,) = figure.axes
-    figures.label_lines(axes)
-    upper, lower = sorted(axes.texts, key=lambda text: -text.get_window_extent().y0)
-    assert [upper.get_text(), lower.get_text()] == [
-        "upper",
-        "lower",
-    ] and upper.get_color() == report.ORANGE
-    assert upper.get_window_extent().y0 >= lower.get_window_extent().y1
-    assert not axes.get_legend_handles_labels()[1]
-    plt.close(figure)

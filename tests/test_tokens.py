@@ -2,6 +2,7 @@
 
 import copy
 import json
+import sys
 from functools import partial
 from types import SimpleNamespace
 
@@ -9,7 +10,6 @@ import pytest
 import torch
 import transformers
 from conftest import same
-from torch.testing import assert_close
 
 from mptlml import MaskedLM
 
@@ -28,7 +28,7 @@ class Settings(PreTrainedConfig):
 
 
 class Network(PreTrainedModel):
-    """A masked diffusion network as they come: it sees all tokens, has no attention mask, and takes a time."""
+    """A masked diffusion network as they come: it sees all tokens, and has no attention mask."""
 
     config_class = Settings
 
@@ -45,19 +45,18 @@ class Network(PreTrainedModel):
     def get_output_embeddings(self):
         return self.head
 
-    def forward(self, input_ids, attention_mask=None, time=0.0):
-        return MaskedLMOutput(logits=self.head(self.layer(self.words(input_ids) + time)))
+    def forward(self, input_ids, attention_mask=None):
+        return MaskedLMOutput(logits=self.head(self.layer(self.words(input_ids))))
 '''
 
 
-def network(base=None, code=CODE, **settings):
-    """A Network of the code, with fresh weights; base(Network) makes another class of it."""
+def network(**settings):
+    """A Network of the code, with fresh weights."""
     space = {}
-    exec(code, space)
-    kind = base(space["Network"]) if base else space["Network"]
+    exec(CODE, space)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return kind(space["Settings"](**settings)).eval()
+        return space["Network"](space["Settings"](**settings)).eval()
 
 
 def test_buffers_that_a_file_lacks_are_computed(tmp_path):
@@ -76,12 +75,6 @@ def test_buffers_that_a_file_lacks_are_computed(tmp_path):
     saved.save_pretrained(tmp_path, state_dict=weights)
     lm = MaskedLM.from_pretrained(str(tmp_path))
     assert lm.encode("EVQL").tolist() == lm.encode("E V Q L").tolist() == [9, 7, 16, 4]
-
-
-def framed(lm, ids, model=None):
-    """A model's logits at the tokens of rows, which it sees between the tokens of a frame."""
-    before, after = (torch.tensor([part]).expand(len(ids), -1) for part in lm.frame)
-    return (model or lm.model)(torch.cat([before, ids, after], 1)).logits[:, 1:-1]
 
 
 @pytest.mark.parametrize("kind", ["AutoModelForMaskedLM", "AutoModel", "AutoModelForCausalLM"])
@@ -105,32 +98,6 @@ def test_a_network_with_code_of_its_own_is_asked_where_it_is_trusted(
     own, texts = MaskedLM(made, lm.tokenizer), ["the cat sat", "a dog ran on the mat"]
     alone = [own.pseudo_log_likelihood([text]).item() for text in texts]
     same(net.pseudo_log_likelihood(texts), torch.tensor(alone).double(), 1e-5)
-
-
-def timed(base):
-    """The subclass of a Network that tells it the share of its input that is hidden."""
-
-    class Timed(base):
-        def forward(self, input_ids, **more):
-            hidden = input_ids == self.config.mask_token_id
-            return super().forward(input_ids, time=hidden.float().mean(1)[:, None, None])
-
-    return Timed
-
-
-def test_a_network_that_wants_a_time_gets_it_from_a_subclass(lm):
-    """Scores are those of the network asked with that time."""
-    code = CODE.replace("time=0.0", "*, time")
-    settings = dict(vocab_size=lm.vocab_size, mask_token_id=lm.tokenizer.mask_token_id)
-    net = MaskedLM(network(timed, code, **settings), lm.tokenizer)
-    ids = lm.encode("the cat sat on the mat")
-    observed = torch.tensor([True, False, True, True, False, False])
-    found = net.at_length(6).conditional_log_prob(ids, observed)
-    shown = ids.where(observed, lm.tokenizer.mask_token_id)[None]
-    with torch.no_grad():
-        logits = framed(lm, shown, partial(network(code=code, **settings), time=3 / 8))
-    truth = logits[0].log_softmax(-1)[range(6), ids].where(~observed, 0.0)
-    assert_close(found, truth, atol=1e-5, rtol=1e-5)
 
 
 class Llada(torch.nn.Module):
@@ -190,21 +157,6 @@ def test_a_network_that_does_something_else_is_refused(lm, net, token, message):
         MaskedLM(net(lm.model), tokenizer, mask_token=token)
 
 
-def test_a_network_that_was_trained_to_tell_the_next_token_is_refused(lm):
-    """As one that was made of a causal network: what it sees, it answers one place early."""
-
-    class Dream(Llada):
-        def forward(self, input_ids, attention_mask=None):
-            found = super().forward(input_ids, attention_mask).logits
-            ahead = input_ids.roll(-1, 1)
-            sure = 9 * torch.nn.functional.one_hot(ahead, found.shape[-1])
-            seen = ahead != lm.mask_id
-            return SimpleNamespace(logits=found + sure * seen[..., None])
-
-    with pytest.raises(ValueError, match="shifted logits"):
-        MaskedLM(Dream(lm.model), lm.tokenizer)
-
-
 def test_a_network_that_was_saved_in_half_precision_computes_in_single_where_that_is_said(
     lm, tmp_path
 ):
@@ -232,3 +184,9 @@ def test_the_longest_text_goes_by_several_names(lm, name):
     net = network(vocab_size=lm.vocab_size, **{name: 20})
     assert MaskedLM(net, lm.tokenizer).max_tokens == 18
     assert MaskedLM(network(vocab_size=lm.vocab_size), lm.tokenizer, max_tokens=9).max_tokens == 7
+
+
+def test_a_missing_extra_is_named_when_it_is_needed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ModuleNotFoundError, match=r'transformers is not.*pip install ".\[text\]"'):
+        MaskedLM.from_pretrained("anything")
