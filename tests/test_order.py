@@ -129,10 +129,10 @@ def test_networks_are_trained_and_read(monkeypatch):
     monkeypatch.setattr(results, "kept", lambda name, make: make())
     monkeypatch.setattr(study, "NUM_ROWS", 2)
     schemes = study.UNIFORM, study.FIFTEEN, study.THEN
-    found = study.table(10, 1, ["tree"], schemes, factor=0.5).run(21, "tree")
+    found = study.table(10, 1, ["tree"], schemes).run(21, "tree")
     lines = pd.DataFrame(found).set_index("scheme")
     assert lines.index.tolist() == list(schemes) and lines["random"].is_unique
-    assert lines.loc[study.UNIFORM, "rate"] == study.tuned("tree", study.UNIFORM) / 2
+    assert lines.loc[study.UNIFORM, "rate"] == study.tuned("tree", study.UNIFORM)
     assert (lines.drop(columns=["language", "distance"]) > 0).all(axis=None)
 
 
