@@ -407,7 +407,7 @@ def spelled(name: str, reaction: str) -> Lines:
     for spelling, text in spellings(reactions()[reaction]).items():
         found = read_text(network(name), text, NUM_MASKS)
         scores = {key: found[key] for key in SCORES}
-        yield dict(network=name, name=reaction, spelling=spelling, text=text) | scores
+        yield dict(network=name, name=reaction, spelling=spelling) | scores
 
 
 SCORES = "tokens", "pseudo_log_likelihood", "left_to_right", "area"
