@@ -165,6 +165,7 @@ def test_a_search_by_its_shortcut_leads_to_where_it_is_marked(opened):
     page.keyboard.press("Control+k")
     page.keyboard.type("score_curve")
     page.keyboard.press("Enter")
+    page.locator(".search-summary", has_text="found").wait_for()
     result = page.locator("#search-results li a").first
     assert result.get_attribute("href").startswith("book/api.html#mptlml.score.score_curve")
     result.click()
