@@ -346,10 +346,13 @@ def test_a_passport_has_its_twin_numbers_and_data(page, built_site):
 
 
 def names(cells, context):
-    """The names that code stores or loads."""
+    """The names that code stores, those of arguments among them, or loads."""
     tree = ast.parse("\n".join(cell.source for cell in cells if cell.cell_type == "code"))
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    return {node.id for node in found if isinstance(node.ctx, context)}
+    stored = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    return {node.id for node in found if isinstance(node.ctx, context)} | (
+        stored if context is ast.Store else set()
+    )
 
 
 def test_students_get_every_exercise_no_solution_and_code_that_does_without(tmp_path):
