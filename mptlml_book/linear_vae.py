@@ -96,9 +96,8 @@ def scripts_rule(per_axis: int = 4) -> Rule:
 
 
 SCORING = disc_rule(0.12, 5.0)
-FINE = disc_rule(
-    0.03, 5.0
-)  # no grid holds back an ELBO: with layers it ends at posteriors as narrow as 0.01
+# no grid holds back an ELBO: with layers it ends at posteriors as narrow as 0.01
+FINE = disc_rule(0.03, 5.0)
 
 
 class LinearVAE:
@@ -452,7 +451,7 @@ def long_runs(data: str, seed: int) -> Lines:
     ends["optimum"] = (steps, "", "", *optimum)
     for scheme, (passes, begun, seen, *weights) in ends.items():
         known = dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun)
-        model = pictures.model(*weights, FINE if "layers" in scheme else SCORING)
+        model = pictures.model(*weights, rule=FINE if "layers" in scheme else SCORING)
         lml = parts(pictures, model.log_prob)
         yield known | lml | dict(at_15=score_at_15(pictures, *weights, seed=seed), elbo=seen)
 
