@@ -203,7 +203,7 @@ def layered(
     y = x - centre
     for k, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         y = y.relu() if k else y
-        y = y @ weight.T / math.sqrt(y.shape[-1]) + bias
+        y = y @ weight.T / len(weight[0]) ** 0.5 + bias
     return y[:, :2], y[:, 2:]
 
 
@@ -451,11 +451,11 @@ def long_runs(data: str, seed: int) -> Lines:
         ends[scheme] = (LONG["passes"], begun, bound(pictures, run), *run[:2])
     *optimum, steps = maximise(pictures, *ends["exact"][3:])
     ends["optimum"] = (steps, "", "", *optimum)
-    for scheme, (passes, begun, seen, *weights) in ends.items():
+    for scheme, (passes, begun, seen, weight, bias) in ends.items():
         known = dict(data=data, scheme=scheme, seed=seed, passes=passes, begun=begun)
-        model = pictures.model(*weights, FINE if "layers" in scheme else SCORING)
+        model = pictures.model(weight, bias, FINE if "layers" in scheme else SCORING)
         lml = parts(pictures, model.log_prob)
-        yield known | lml | dict(at_15=score_at_15(pictures, *weights, seed=seed), elbo=seen)
+        yield known | lml | dict(at_15=score_at_15(pictures, weight, bias, seed=seed), elbo=seen)
 
 
 def scripts_runs(data: str, grid: str, objective: str, seed: int) -> Lines:
