@@ -201,7 +201,7 @@ def layered(
     y = x - centre
     for k, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
         y = y.relu() if k else y
-        y = y @ weight.T / math.sqrt(y.shape[-1]) + bias
+        y = y @ weight.T / len(weight[0]) ** 0.5 + bias
     return y[:, :2], y[:, 2:]
 
 
