@@ -304,7 +304,9 @@ def plain(part):
 def test_no_markup_is_left_raw_on_a_page(built_site, page):
     for folder in ("book", "notebooks"):
         for path in (built_site / folder).glob("*.html"):
-            article = copy.copy(page(f"{folder}/{path.stem}").article)
+            article = copy.copy(
+                page(f"{folder}/{path.stem}").body
+            )  # a page that has moved is short
             for part in article.select("pre, code, .math, script, style, svg"):
                 part.clear()
             assert LEFT_RAW.findall(article.get_text()) == [], path.name

@@ -193,10 +193,12 @@ def test_a_claim_leads_to_its_sentence_its_story_and_its_cell(opened):
     assert not story.is_visible()
 
 
-def test_an_old_address_leads_on(opened, page):
+def test_an_old_address_leads_on(context, built_site, page):
     for name, target in MOVED.items():
         there, _, anchor = target.partition("#")
-        opened(name).wait_for_url(f"**/{target}")
+        visitor = context.new_page()
+        visitor.goto((built_site / f"{name}.html").as_uri())
+        visitor.wait_for_url(f"**/{target}")
         assert not anchor or page(f"notebooks/{there[:-5]}").select(f"#{anchor}")
 
 
