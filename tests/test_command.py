@@ -158,15 +158,15 @@ def test_right_answers_are_counted_by_group_and_ties_apart(run, lm, capsys):
         run("score q.jsonl --text one two --right label --scores pll", "r.jsonl")
 
 
-@pytest.mark.parametrize("out", ["s.jsonl", "s.csv"])
-def test_a_killed_run_goes_on_and_parts_join_to_the_whole(run, folder, monkeypatch, out):
-    """A kill leaves whole chunks, and perhaps half a line, which is cut off."""
+@pytest.mark.parametrize("out, chunk", [("s.jsonl", 1), ("s.jsonl", 2), ("s.csv", 1), ("s.csv", 2)])
+def test_a_killed_run_goes_on_and_parts_join_to_the_whole(run, folder, monkeypatch, out, chunk):
+    """A kill within a chunk leaves whole ones, and perhaps half a line, which is cut off."""
     Path("t.txt").write_text("the cat\na dog sat\n" * 80)
     whole, call, asked = run("score t.txt", out), Scorer.__call__, []
 
     def stops(self, batch):
         asked.append(batch)
-        if len(asked) == 2:
+        if len(asked) == chunk:
             raise KeyboardInterrupt
         return call(self, batch)
 

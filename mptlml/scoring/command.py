@@ -51,12 +51,13 @@ def _score(given: Namespace) -> None:
         out = out.with_name(f"{out.stem}.{place:04}-of-{parts:04}{out.suffix}")
     state = _state(out, given)
     for frame in tqdm(islice(mine, state["chunks"], None), "chunks of 64 rows", disable=None):
+        # before the first chunk too, so that a run that is killed within it goes on
+        Path(f"{out}.new").write_text(json.dumps(state))
+        os.replace(f"{out}.new", f"{out}.state")
         new = scorer(frame.to_dict("list"))
         whole = pd.DataFrame(new, frame.index, dtype=object)
         write(_checked(whole, given), out, header=place == state["chunks"] == 0)
         state |= dict(chunks=state["chunks"] + 1, bytes=out.stat().st_size)
-        Path(f"{out}.new").write_text(json.dumps(state))
-        os.replace(f"{out}.new", f"{out}.state")
     if place == 0 or out.suffix == ".jsonl":
         print(summary(scorer, chunks(out, kind_of(out)), given.right, given.group))
 
