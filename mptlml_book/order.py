@@ -481,7 +481,7 @@ def read_passes(num_steps: int, seed: int, language: str) -> Iterator[dict]:
     every = torch.arange(truth.num_tokens)
     log_p = along(truth, x, follow(fixed(every), x, tie))
     for scheme in UNIFORM, FORTY, FIFTEEN, OWN:
-        net = network(language, scheme, seed, num_steps, tuned(language, scheme), "flat")
+        net = network(language, scheme, seed, num_steps, tuned(language, scheme))
         orders = {
             "random": random,
             "left to right": fixed(every),

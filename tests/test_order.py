@@ -139,7 +139,11 @@ def test_networks_are_trained_and_read(monkeypatch):
 def test_words_of_one_pass_cost_what_they_tell_each_other(monkeypatch):
     """A network that is the truth loses nothing at any place; all words at once lose their total correlation."""
     language, table = SMALL["copies"]
-    tiny = dict(network=lambda *options: language, PASSES=(4, 1), NUM_ROWS=4000)
+
+    def network(of, scheme, seed, num_steps, rate):  # as `train`
+        return language
+
+    tiny = dict(network=network, PASSES=(4, 1), NUM_ROWS=4000)
     for name, value in dict(tiny, LANGUAGES={"chain": language}).items():
         monkeypatch.setattr(study, name, value)
     found = pd.DataFrame(study.read_passes(600, 21, "chain"))
