@@ -15,7 +15,6 @@ import copy
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -49,14 +48,7 @@ LIMITS = "max_position_embeddings max_sequence_length max_seq_len model_length n
 ADVICE = "take an encoder that was trained as a masked language model, such as BERT"
 
 
-@dataclass(frozen=True, eq=False)
-class Corpus:
-    """Texts as rows of token ids, long [D_i] each, as `MaskedLM.read` and `blocks` make them."""
-
-    rows: list[Tensor]
-
-
-Texts = str | Tensor | Sequence[str | Tensor] | Corpus  # as a caller may give them
+Texts = str | Tensor | Sequence[str | Tensor]  # as a caller may give them
 
 
 class Rows(NamedTuple):
@@ -83,8 +75,8 @@ class MaskedLM:
     ones, those that answer for the next token or at random, another's vocabulary, no vocabulary
     head, no mask token; and for one that cannot be asked about a short text.
 
-    texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or a
-    Corpus, or one text or its ids, which is a list of one; text: one of these. Raises ValueError
+    texts, where a method takes them: a list of texts, or of their ids as `encode` made them, or one
+    text or its ids, which is a list of one; text: one of these. Raises ValueError
     for others, as `read`.
     """
 
@@ -202,14 +194,12 @@ class MaskedLM:
             )
         return ids
 
-    def read(self, texts: Texts) -> Corpus:
-        """Texts as rows of their ids, a Corpus: all methods take them this way.
+    def read(self, texts: Texts) -> list[Tensor]:
+        """Texts as rows of their ids, long [D_i] each: all methods take them this way.
 
         Raises ValueError: no text at all, what is none, ids that are not int64 [D] of the vocabulary,
         and as `encode` where a text is a string; ids may name any token, special ones too.
         """
-        if isinstance(texts, Corpus):
-            return texts
         each = [texts] if isinstance(texts, str | Tensor) else texts
         if not isinstance(each, Sequence) or not each:
             got = f"{type(texts).__name__} {str(texts)[:40]!r}"
@@ -219,19 +209,19 @@ class MaskedLM:
             if row.ndim != 1 or row.dtype != torch.int64:
                 raise ValueError(f"the ids of a text must be [D] of int64, got {row!r}")
             check_vocabulary(row, row == row, self.vocab_size)
-        return Corpus(rows)
+        return rows
 
     def one(self, text: Texts) -> Tensor:
         """The ids of one text, long [D]. Raises ValueError: several, and as `read`."""
-        rows = self.read(text).rows
+        rows = self.read(text)
         if len(rows) > 1:
             raise ValueError(f"give one text, got {len(rows)}")
         return rows[0]
 
     def blocks(
         self, texts: Iterable[str], num_tokens: int, num_blocks: int | None = None
-    ) -> Corpus:
-        """A Corpus of texts run together and cut into rows of `num_tokens`; the rest is dropped.
+    ) -> list[Tensor]:
+        """Texts run together and cut into rows of `num_tokens` ids; the rest is dropped.
 
         num_blocks: no more than these, and no text is read that they do not need. Raises
         ValueError: no block of this length, fewer than asked for, or longer than the model takes.
@@ -247,7 +237,7 @@ class MaskedLM:
         if len(ids) < least * num_tokens:
             raise ValueError(f"{len(ids)} tokens do not make {least} blocks of {num_tokens}")
         whole = torch.tensor(ids).unfold(0, num_tokens, num_tokens)
-        return Corpus([*whole[:num_blocks]])
+        return [*whole[:num_blocks]]
 
     def at_length(self, num_tokens: int) -> "AtLength":
         """The model for rows of `num_tokens` of their own tokens, as `score` takes it: a ConditionalModel."""
@@ -256,37 +246,15 @@ class MaskedLM:
     def curve(
         self, text: Texts, sizes: Sizes | None = None, *, num_masks: int = 1, generator: Generator
     ) -> ScoreCurve:
-        """The MPT curve of one text at exact mask sizes (default: 1..D): as `curves` of one text."""
-        [curve] = self.curves(
-            self.one(text), lambda _: sizes, num_masks=num_masks, generator=generator
-        )
-        return curve
+        """The MPT curve of one text at exact mask sizes (default: 1..D), with the scores of its masks.
 
-    def curves(
-        self,
-        texts: Texts,
-        sizes: Callable[[int], Sizes | None] = lambda _: None,
-        *,
-        num_masks: int = 1,
-        generator: Generator,
-    ) -> list[ScoreCurve]:
-        """The MPT curve of each text, with the scores of its masks.
-
-        sizes: by a text's length, such as partial(spaced_sizes, count=16); by default all. Masks
-        follow from the generator, a text's length and its place in the list; other texts change
-        nothing.
+        Masks follow from the generator and the text's length.
         """
-        rows, seed = self.read(texts).rows, draws.seed(generator)
-        return [
-            score.score_curve(
-                self.at_length(len(ids)),
-                ids[None].double(),
-                sizes(len(ids)),
-                num_masks=num_masks,
-                generator=draws.seeded(seed, len(ids), place),
-            )
-            for place, ids in enumerate(rows)
-        ]
+        ids, seed = self.one(text), draws.seed(generator)
+        own = draws.seeded(seed, len(ids), 0)  # as in the book's long runs
+        return score.score_curve(
+            self.at_length(len(ids)), ids[None].double(), sizes, num_masks=num_masks, generator=own
+        )
 
     def exact_curve(self, text: Texts) -> ScoreCurve:
         """The curve of one text over all of its masks: no noise."""
@@ -307,7 +275,7 @@ class MaskedLM:
         Ids that are too many for the model, as `tokenise` makes them, are read through a window
         around each token.
         """
-        rows = self.read(texts).rows
+        rows = self.read(texts)
         widths = [min(len(ids), self.max_tokens) for ids in rows]
         found = dict(self.log_probs(widths, lambda i: self._windows(rows[i])))
         return [found[i] for i in range(len(rows))]
@@ -432,7 +400,7 @@ class MaskedLM:
         if num_tokens > self.max_tokens:
             raise ValueError(
                 f"{num_tokens} tokens are more than the model's {self.max_tokens} ({what}): "
-                "shorten the text, or cut a corpus with blocks()"
+                "shorten the text, or cut texts with blocks()"
             )
 
     @torch.no_grad()

@@ -19,7 +19,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 from .curve import Estimate
 from .draws import randint, randn, seeded
 from .masks import random_masks, random_orders
-from .protocol import VocabularyModel, own_words
+from .protocol import VocabularyModel, own_words, summarise
 from .score import chain_rule, exact_curve
 
 LEVEL = 0.99  # of the intervals by which evaluators are judged
@@ -263,6 +263,13 @@ def marginals_follow_the_chain_rule(case: Case) -> None:
     _same(nothing, torch.zeros_like(nothing), case.tolerance)
 
 
+def means_over_rows_are_means(case: Case) -> None:
+    """What a model averages over rows by itself is the mean of its answers."""
+    model, x, masks = case.model(), case.rows(5), case.masks()
+    found = model.mean_conditional_log_prob(summarise(model, x), masks[:, 0])
+    _same(found, model.conditional_log_prob(x, masks).mean(-2), case.tolerance)
+
+
 def gradients_are_right(case: Case) -> None:
     """Gradients of every answer with respect to every parameter agree with finite differences."""
 
@@ -316,6 +323,7 @@ LAWS: dict[Callable[[Case], None], list[str]] = {
     every_word_is_answered_for: ["vocabulary_log_prob"],
     area_and_orders_give_log_prob: ["coherence"],
     marginals_follow_the_chain_rule: ["coherence", "log_prob"],
+    means_over_rows_are_means: ["mean_conditional_log_prob"],
     gradients_are_right: ["parameters"],
     dtype_follows_the_input: ["parameters"],
     samples_follow_log_prob: ["sample", "log_prob", "parameters"],

@@ -79,7 +79,7 @@ def rate_curve(
     and mask. What is drawn for a row follows from the generator and the row's number among the
     texts. rates: increasing. Raises ValueError: rates out of (0, 1], num_masks below 1.
     """
-    ids, seed = lm.read(texts).rows, draws.seed(generator)
+    ids, seed = lm.read(texts), draws.seed(generator)
     lengths = [len(row) for row in ids]
     sizes = [hidden_tokens([*map(check_rate, rates)], length) for length in lengths]
 

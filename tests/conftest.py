@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sklearn.datasets  # noqa: F401  it draws from `random` as it is imported
 import torch
 from bs4 import BeautifulSoup
 from fakes import saved_network

@@ -214,9 +214,9 @@ TABLE = {  # {what is wrong: what the message must state}, by room
     # texts
     "LM.encode('  ')": "no tokens",
     "LM.encode('the [MASK] sat')": "special tokens",
-    "LM.curves(iter([TEXT]), generator=G)": "list of at least one, got list_iter",
+    "LM.single_scores(iter([TEXT]))": "list of at least one, got list_iter",
     "LM.curve(TEXT, [99], generator=G)": "sizes must lie in 1..3",
-    "LM.curves([TEXT], num_masks=0, generator=G)": "num_masks must be a whole number",
+    "LM.curve(TEXT, num_masks=0, generator=G)": "num_masks must be a whole number",
     "LM.blocks(TEXT, 3)": "list of texts, got str 'the cat sat'",
     "LM.blocks(['the cat', '50 % of it'], 2)": "does not know token 1 of 4",
     "LM.blocks([TEXT], 2, 99)": "do not make 99 blocks of 2",
@@ -271,11 +271,10 @@ GIVEN = {  # what a method of a MaskedLM may be given, and what its message says
     "ids as a list": (ROW.tolist(), "list|got int|got 2"),
     "rows": (ROW[None], "Tensor|int64"),
     "rows as a list": ([ROW], "list|got Tensor"),
-    "a corpus": (LM.read([TEXT]), "Corpus"),
     "floats": (real(3), "Tensor|float64"),
     "a number": (3, "int"),
 }
-ONE = ("a text", "ids", "rows as a list", "a corpus")
+ONE = ("a text", "ids", "rows as a list")
 ALL = (*ONE, "texts")
 TAKES = {  # a call of a method: which of these it takes
     "LM.encode(x)": ["a text"],
@@ -284,7 +283,6 @@ TAKES = {  # a call of a method: which of these it takes
     "LM.blocks(x, 2)": ["texts"],
     "LM.at_length(x)": ["a number"],
     "LM.curve(x, generator=G)": ONE,
-    "LM.curves(x, generator=G)": ALL,
     "rate_curve(LM, x, [0.5], generator=G)": ALL,
     "LM.pseudo_log_likelihood(x)": ALL,
     "LM.single_scores(x)": ALL,

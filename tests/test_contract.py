@@ -135,6 +135,9 @@ FAULTS = {
             "right(x, seen) + 1e-6 * (seen is not None and seen.sum(-1) == 1)",
         ),
     ],
+    "means_over_rows_are_means": [
+        ("Gaussian", "mean_conditional_log_prob", "1.000001 * right(x, seen)"),
+    ],
     "gradients_are_right": [
         ("Gaussian", ANSWER, "right(x, seen).detach() * 2 - right(x, seen)"),
         ("Gaussian", "log_prob", "right(x, seen).detach() * 2 - right(x, seen)"),

@@ -16,6 +16,7 @@ from mptlml.masks import (
     nested_masks,
     random_masks,
     random_orders,
+    spread_places,
     stratified_sizes,
 )
 
@@ -57,6 +58,13 @@ def test_strata_cover_the_sizes_evenly(num_strata, generator):
     part = torch.arange(num_strata)[:, None]
     assert ((sizes > part * 8 // num_strata) & (sizes <= -(-(part + 1) * 8 // num_strata))).all()
     assert stats.chisquare(torch.bincount(sizes.flatten(), minlength=9)[1:]).pvalue > 0.01
+
+
+def test_places_are_spread_and_uniform(generator):
+    """One in each of three parts, in any order, and anywhere within its part."""
+    place = 3 * torch.stack([spread_places(3, generator=generator) for _ in range(6000)])
+    assert uniform(place.long(), all_orders(3))
+    assert stats.kstest(place.frac().flatten(), "uniform").pvalue > 0.01
 
 
 def test_random_orders_are_uniform(generator):
