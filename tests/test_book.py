@@ -267,6 +267,7 @@ def said(tmp_path):
     notebook.metadata["language_info"] = {"name": "python"}
     text = "# One\n\nIt is {claim}`a`.\n\n```{code-cell} ipython3\n1\n```\n"
     files = {"book/claims.yml": yaml.safe_dump(claims), "book/figures.yml": "[]"}
+    files["book/ledger.csv"] = "part"
     write_files(
         tmp_path,
         files | {"notebooks/01_one.md": text, "build/01_one.ipynb": nbformat.writes(notebook)},

@@ -146,6 +146,13 @@ def test_the_claims_of_the_book_are_well_formed():
     assert len({entry["id"] for entry in entries}) == len(entries)
 
 
+def test_each_sentence_of_the_ledger_has_a_verdict_and_an_answer():
+    verdicts = {"not testable", "not tested", *claims.VERDICTS[:-2]}
+    for line in pd.read_csv(ROOT / "book" / "ledger.csv").itertuples():
+        assert line.verdict in verdicts and len(line.words.split()) <= 8, line
+        assert isinstance(line.where, str), line
+
+
 def test_closing_wants_each_claim_of_the_chapter_once_and_the_files_behind_it():
     CLAIMS.write_text(THREE.replace("id: b,", "id: b, reads: [runs.csv],"))
     report.claim("a", 1.5)

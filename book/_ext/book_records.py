@@ -1,7 +1,7 @@
 """What the pages show of the chapters' records, all through one template, book_records.html.
 
     ```{records} scorecard     every claim, the paper's value beside ours, and how it came out; also `summary`,
-    ```                        `figures` and `passport` (from book/figures.yml)
+    ```                        `figures` and `passport` (from book/figures.yml), `ledger` (from book/ledger.csv)
     {claim}`id`                a claim's value in a sentence, with a mark for how it came out and its story on hover,
                                focus or tap; {verdict}`id` is the verdict in words
 
@@ -50,7 +50,7 @@ PAGES = Environment(
     trim_blocks=True,
     finalize=lambda value: typeset(value) if isinstance(value, str) else value,
 )
-PAGES.globals.update(runs=rules.RUNS, kinds=rules.KINDS, verdict_names=rules.VERDICTS)
+PAGES.globals["rules"] = rules
 PAGES.filters.update(
     band=rules.band_text, with_unit=rules.with_unit, minus=minus, checked=was_checked
 )
@@ -108,7 +108,8 @@ def read_records(root: Path) -> dict:
         figure["found"] = [
             claim for name in figure["claims"] for claim in claims if fnmatchcase(claim["id"], name)
         ]
-    return {"chapters": found, "claims": claims, "figures": figures}
+    ledger = pd.read_csv(book / "ledger.csv")
+    return {"chapters": found, "claims": claims, "figures": figures, "ledger": ledger}
 
 
 def read_executed(text: str, path: str) -> NotebookNode:
