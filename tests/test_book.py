@@ -348,6 +348,14 @@ def test_a_passport_has_its_twin_numbers_and_data(page, built_site):
         assert len(table) >= 4 and table.shape[1] > 1
 
 
+def test_a_download_is_the_twin_with_a_cell_that_gets_what_it_imports(built_site):
+    for source in book_reader.chapters():
+        twin = source.with_suffix(".ipynb")
+        places = twin, built_site / "_sources" / "notebooks" / twin.name
+        plain, (first, *rest) = [nbformat.read(place, as_version=4).cells for place in places]
+        assert rest == plain and "mptlml_book" in first.source
+
+
 def names(cells, context):
     """The names that code stores, those of arguments among them, or loads."""
     tree = ast.parse("\n".join(cell.source for cell in cells if cell.cell_type == "code"))

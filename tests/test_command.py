@@ -200,11 +200,12 @@ def test_a_launcher_says_which_part_this_is(run, monkeypatch):
 
 
 PAGE = text_of("book/score_your_own.md")
-COMMANDS = re.findall(r"^mptlml (.+)$", PAGE.replace("\\\n", " "), re.MULTILINE)
+BOTH = (PAGE + text_of("book/questions.md")).replace("\\\n", " ")
+COMMANDS = re.findall(r"^mptlml (.+)$", BOTH, re.MULTILINE)
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_the_page_says_commands_that_are_there(line):
+def test_the_pages_say_commands_that_are_there(line):
     given = parse(shlex.split(line))
     assert given.output and given.model
 

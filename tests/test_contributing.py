@@ -40,11 +40,13 @@ def test_the_readme_scores_a_masked_language_model(tmp_path, capsys):
     assert re.match(r"-[\d.]+ \+- [\d.]+\ntensor\(\[-[\d.]+", said)
 
 
-def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site):
+def test_the_findings_of_the_readme_are_what_the_chapters_measured(built_site, page):
     claims = json.loads((built_site / "claims.json").read_text(encoding="utf-8"))["claims"]
     found = {claim["id"]: claim["text"] for claim in claims}
     opening = text_of("README.md").split("## Two commands")[0]
     assert re.findall(r"\*\*([−\d][^*%]*)%?\*\*", opening) == [found[id] for id in FINDINGS]
+    apart = re.search(r"up to \d+ nats", opening)[0]
+    assert apart in page("notebooks/02_proposition").get_text()
 
 
 def test_one_version():

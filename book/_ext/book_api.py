@@ -48,4 +48,4 @@ def setup(app):
     app.add_directive("modules", Modules)
     app.connect("autodoc-process-docstring", _describe)
     app.connect("autodoc-skip-member", _skip)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -48,4 +48,4 @@ class FoldSolutions(SphinxPostTransform):
 def setup(app):
     app.connect("doctree-read", unwrap)
     app.add_post_transform(FoldSolutions)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from book_code import put
 from book_reader import ROOT, chapters
 from jupytext.config import load_jupytext_config
 
@@ -53,8 +54,7 @@ def pair(source: Path, config: object) -> str:
     del notebook.metadata["jupytext"]["text_representation"]
     notebook.metadata["jupytext"]["default_lexer"] = "ipython3"
     for path, said in ((twin, nbformat.writes(notebook) + "\n"), (source, text)):
-        if not path.is_file() or path.read_text(encoding="utf-8") != said:
-            path.write_text(said, encoding="utf-8")
+        put(path, said)
     if source.stat().st_mtime < twin.stat().st_mtime:
         source.touch()  # a text that is older than its twin is not opened
     return ""

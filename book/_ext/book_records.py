@@ -263,4 +263,4 @@ def setup(app):
     )
     app.connect("doctree-read", _number_tables, priority=100)
     app.connect("build-finished", _write, priority=400)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
