@@ -129,16 +129,18 @@ def test_the_claims_of_the_book_are_well_formed():
         "format": r"\.\d[efg]",
         "verdict": "|".join(claims.VERDICTS[:-2]),  # the last two are said by the run
     }
-    rare = {"run": "both|stored", "data": "any", "paper": ".+", "unit": ".+"}
+    rare = {"run": "both|stored", "data": "any", "paper": ".+", "unit": ".+", "detects": ".*[^.]"}
     names = {*texts, "band", "paper", "unit"}
     for entry in entries:
-        assert names <= entry.keys() <= names | {"run", "reads", "data"}, entry["id"]
+        assert names <= entry.keys() <= names | {"run", "reads", "data", "detects"}, entry["id"]
         for name, pattern in (texts | rare).items():
             value = entry.get(name) if name in rare else entry[name]
             assert name in rare and value is None or re.fullmatch(pattern, value), (
                 entry["id"],
                 name,
             )
+        own = entry["paper"] is None
+        assert own == (entry["verdict"] == "new") and (not own or entry.get("detects")), entry["id"]
         low, high = entry["band"]
         assert low <= high and ("run" in entry) == bool(entry.get("reads")), entry["id"]
         files = [ROOT / "book" / "data" / name for name in entry.get("reads", [])]

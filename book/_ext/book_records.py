@@ -31,7 +31,9 @@ from mptlml_book.report.records import MIME
 
 logger = logging.getLogger(__name__)
 # of an entry of claims.yml, and of its record
-FIELDS = "id chapter kind place paper unit band why run value stderr spread seeds cases".split()
+FIELDS = (
+    "id chapter kind place paper unit band why detects run value stderr spread seeds cases".split()
+)
 
 
 def typeset(text: str) -> str:
