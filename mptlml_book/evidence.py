@@ -610,8 +610,8 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
         yield from each("area", steps, area, cost)
         yield from each("left end", steps, left, cost)
     for pair in PAIRS[family]:
-        rows = [pad(drawn[name], (1, 0), value=float(name == pair[0])) for name in pair]
-        rows = torch.cat(rows)[torch.randperm(2 * budget, generator=generator)]
+        parts = [pad(drawn[name], (1, 0), value=float(name == pair[0])) for name in pair]
+        rows = torch.cat(parts)[torch.randperm(2 * budget, generator=generator)]
         sure, both = {}, [models[name] for name in pair]
         for rival, setting, value, more in of_both(both, rows, x, budget, seed):
             yield factor(pair, rival, setting, value, **more)
