@@ -24,7 +24,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from numpy.polynomial.legendre import legvander
 from scipy.special import comb, expit
 from scipy.stats import binom, hypergeom, norm, qmc
 from torch import Generator, Tensor, nn
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, pad
 
 from mptlml import objectives
 from mptlml.draws import multinomial, seeded
@@ -52,15 +52,6 @@ NUM_STEPS, BATCH = 1000, 64
 
 
 # Models -----------------------------------------------------------------------------------------------------
-
-
-class Simulator(Protocol):
-    """What a network learns from: rows of yes-or-no observations, each row with parameters of its own."""
-
-    num_tokens: int
-
-    def sample(self, num_rows: int, *, generator: Generator) -> Tensor:
-        """Data sets [n, N]."""
 
 
 @dataclass
@@ -241,29 +232,22 @@ def along_own_order(net: ConditionalModel, x: Tensor, seed: int, num_orders: int
     return torch.stack(areas).mean(0)
 
 
-def likeliest(degree: int, x: Tensor, precision: float) -> tuple[np.ndarray, ...]:
-    """The coefficients [n, d + 1] that rows [n, N] prefer, by Newton's method; log-likelihood [n]; curvature there.
-
-    precision: of a normal prior around 0.
-    """
-    basis, signs = design(degree), np.where(x > 0, 1, -1)
-    mode = np.zeros((len(x), degree + 1))
-    for _ in range(50):
-        chance = expit(mode @ basis.T)  # [n, N]
-        prior = precision * np.eye(degree + 1)
-        curvature = (chance * (1 - chance))[:, None] * basis.T @ basis + prior
-        slope = (signs * expit(-signs * (mode @ basis.T))) @ basis - precision * mode
-        mode += np.linalg.solve(curvature, slope[..., None])[..., 0]
-    return mode, -np.logaddexp(0, -signs * (mode @ basis.T)).sum(-1), curvature
-
-
 def information_criterion(degree: int, x: Tensor) -> Tensor:
-    """-BIC/2 of each row [n, N], nats: the highest log-likelihood minus (d + 1)/2 log N.
+    """-BIC/2 of each row [n, N], nats: the highest log-likelihood, by Newton's method, minus (d + 1)/2 log N.
 
     Where a polynomial separates the answers the highest is a limit, which a penalty of 10^-4 per
     squared coefficient keeps finite.
     """
-    return torch.from_numpy(likeliest(degree, x, 2e-4)[1] - (degree + 1) / 2 * np.log(N))
+    basis, signs = design(degree), np.where(x > 0, 1, -1)
+    mode, penalty = np.zeros((len(x), degree + 1)), 2e-4 * np.eye(degree + 1)
+    for _ in range(50):
+        logit = mode @ basis.T  # [n, N]
+        chance = expit(logit)
+        curvature = (chance * (1 - chance))[:, None] * basis.T @ basis + penalty
+        slope = (signs * expit(-signs * logit)) @ basis - mode @ penalty
+        mode += np.linalg.solve(curvature, slope[..., None])[..., 0]
+    highest = -np.logaddexp(0, -signs * (mode @ basis.T)).sum(-1)
+    return torch.from_numpy(highest - (degree + 1) / 2 * np.log(N))
 
 
 # Networks ---------------------------------------------------------------------------------------------------
@@ -296,7 +280,7 @@ transformer = partial(MaskedTransformer, vocab_size=2)
 
 
 def train(
-    model: Simulator,
+    model: Coins | BernoulliMixture,
     make: Callable[..., Any] = transformer,
     *,
     seed: int,
@@ -429,12 +413,13 @@ def data_sets(seed: int) -> tuple[Tensor, Tensor, Tensor]:
 def picks(score: Tensor, truth: Tensor, exact: Tensor) -> dict:
     """What comes of choosing by scores [n, degrees], where `truth` [n] is true."""
     picked, posterior = score.argmax(-1), score.softmax(-1)
-    return dict(
-        right=(picked == truth).double().mean().item(),
-        as_exact=(picked == exact.argmax(-1)).double().mean().item(),
-        log_score=posterior.gather(-1, truth[:, None]).log().mean().item(),
-        sure=posterior.amax(-1).mean().item(),
+    of_each = dict(
+        right=picked == truth,
+        as_exact=picked == exact.argmax(-1),
+        log_score=posterior.gather(-1, truth[:, None]).log(),
+        sure=posterior.amax(-1),
     )
+    return {name: values.double().mean().item() for name, values in of_each.items()}
 
 
 @torch.no_grad()
@@ -543,6 +528,38 @@ def abc(first: Tensor, seen: Tensor, x: Tensor, number: int) -> Tensor:
     return (votes + 0.5).log() - (number - votes + 0.5).log()
 
 
+def areas(drawn: dict[str, Tensor], x: Tensor, num_steps: int, seed: int) -> tuple[dict, ...]:
+    """Of networks that each learn from one model's simulations: areas of rows [n, 16], left ends, and seconds."""
+    area, left, cost = {}, {}, {}
+    for name, rows in drawn.items():
+        tried = [masked(rows, num_steps, decay, seed) for decay in DECAYS]
+        net, _, seconds = max(tried, key=lambda learned: learned.held_out)
+        began = time.process_time()
+        area[name] = along_own_order(net, x, seed)
+        cost[name] = seconds + time.process_time() - began
+        left[name] = leave_one_out(net, x).double()
+    return area, left, cost
+
+
+def of_both(
+    models: list[Enumerated], rows: Tensor, x: Tensor, budget: int, seed: int
+) -> Iterator[tuple]:
+    """Log Bayes factors of x [n, 16] by what sees both models: rival, setting, nats [n], what more there is to say.
+
+    rows: their simulations, which begin with 1 for the first model, or 0 [r, 17].
+    """
+    every = torch.cat([rows[:, 1:], x])
+    told = torch.stack([model.summary for model in models], -1)
+    told = (told / told.std(0))[numbered(every)]
+    for (name, kept), number in product({"told": told, "plain": every}.items(), NEAREST):
+        seen, new = kept.double().split([len(rows), len(x)])
+        yield "abc", f"{name} {number}", abc(rows[:, 0], seen, new, number), {}
+    for loss, steps, decay in product(LOSSES, STEPS[budget], DECAYS):
+        net, held_out, seconds = evidence_network(rows, loss, 2 * steps, decay, seed)
+        value, setting = odds(net, x, loss).double(), f"{loss} {2 * steps} {decay}"
+        yield "evidence network", setting, value, dict(seconds=seconds, held_out=held_out)
+
+
 @torch.no_grad()
 def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
     """What each rival makes of `budget` simulations of each model, a line for each pair, rival and setting.
@@ -556,67 +573,51 @@ def simulators(family: str, budget: int, seed: int) -> Iterator[dict]:
     drawn = {name: model.sample(budget, generator=generator) for name, model in models.items()}
     x = torch.cat([model.sample(NUM_TEST, generator=generator) for model in models.values()])
     place = {name: k * NUM_TEST + torch.arange(NUM_TEST) for k, name in enumerate(models)}
-    *known, _ = models
-    exact = {name: models[name].log_prob(x) for name in known}
+    drawn.popitem()  # the last model is nobody's: its data are foreign to all
+    exact = {name: models[name].log_prob(x) for name in drawn}
     unit = dict(family=family, budget=budget, seed=seed)
 
-    def factor(pair: tuple[str, str], rival: str, setting: Any, value: Tensor, **more: Any) -> dict:
-        both = torch.cat([place[name] for name in pair])
-        right = torch.where(torch.arange(2 * NUM_TEST) < NUM_TEST, 1, -1) * value[both]
-        error = (value - exact[pair[0]] + exact[pair[1]])[both]
-        about = dict(about=" against ".join(pair), rival=rival, setting=setting, data="")
-        rms, log_score = error.square().mean().sqrt(), logsigmoid(right).mean()
-        return unit | about | dict(rms=rms.item(), log_score=log_score.item()) | more
+    def factor(pair: tuple, rival: str, setting: Any, value: Tensor, **more: Any) -> dict:
+        first, second = pair
+        about = dict(about=f"{first} against {second}", rival=rival, setting=setting, data="")
+        right = torch.cat([value[place[first]], -value[place[second]]])
+        log_score = logsigmoid(right).mean().item()
+        error = (value - exact[first] + exact[second])[torch.cat([place[first], place[second]])]
+        rms = error.square().mean().sqrt().item()
+        return unit | about | dict(rms=rms, log_score=log_score) | more
 
     def power(name: str, rival: str, setting: Any, value: Tensor) -> Iterator[dict]:
         edge = value[place[name]].quantile(0.01)
-        about = dict(about=name, rival=rival, setting=setting)
+        about = unit | dict(about=name, rival=rival, setting=setting)
         for other, rows in place.items():
             if other != name:
-                share = (value[rows] < edge).double().mean().item()
-                yield unit | about | dict(data=other, power=share)
+                yield about | dict(data=other, power=(value[rows] < edge).double().mean().item())
 
-    def each(rival: str, setting: Any, score: dict[str, Tensor], cost: Any) -> Iterator[dict]:
+    def each(rival: str, setting: Any, score: dict, cost: dict) -> Iterator[dict]:
         for pair in PAIRS[family]:
-            seconds = sum(cost[name] for name in pair)
-            yield factor(pair, rival, setting, score[pair[0]] - score[pair[1]], seconds=seconds)
-        for name in known:
+            first, second = pair
+            seconds = cost[first] + cost[second]
+            yield factor(pair, rival, setting, score[first] - score[second], seconds=seconds)
+        for name in score:
             yield from power(name, rival, setting, score[name])
 
-    free = dict.fromkeys(models, 0.0)
+    free = dict.fromkeys(drawn, 0.0)
     yield from each("exact", "", exact, free)
-    left = {name: models[name].leave_one_out(x) for name in known}
+    left = {name: models[name].leave_one_out(x) for name in drawn}
     yield from each("exact left end", "", left, free)
     for steps in STEPS[budget]:
-        area, left, cost = {}, {}, dict(free)
-        for name in known:
-            tried = [masked(drawn[name], steps, decay, seed) for decay in DECAYS]
-            best = max(tried, key=lambda learned: learned.held_out)
-            began = time.process_time()
-            area[name] = along_own_order(best.net, x, seed)
-            cost[name] = best.seconds + time.process_time() - began
-            left[name] = leave_one_out(best.net, x).double()
+        area, left, cost = areas(drawn, x, steps, seed)
         yield from each("area", steps, area, cost)
         yield from each("left end", steps, left, cost)
     for pair in PAIRS[family]:
-        about = " against ".join(pair)
-        label = (torch.arange(2 * budget) < budget).long()[:, None]
-        rows = torch.cat([label, torch.cat([drawn[name] for name in pair])], 1)
-        rows = rows[torch.randperm(len(rows), generator=generator)]
-        every = torch.cat([rows[:, 1:], x])
-        told = torch.stack([models[name].summary for name in pair], -1)
-        told = (told / told.std(0))[numbered(every)]
-        for (name, kept), number in product({"told": told, "plain": every}.items(), NEAREST):
-            seen, new = kept.double().split([len(rows), len(x)])
-            yield factor(pair, "abc", f"{name} {number}", abc(rows[:, 0], seen, new, number))
-        sure = []
-        for loss, steps, decay in product(LOSSES, STEPS[budget], DECAYS):
-            learned = evidence_network(rows, loss, 2 * steps, decay, seed)
-            value, name = odds(learned.net, x, loss).double(), f"{loss} {2 * steps} {decay}"
-            more = dict(seconds=learned.seconds, held_out=learned.held_out)
-            yield factor(pair, "evidence network", name, value, **more)
-            sure += [(learned.held_out, value)] if loss == LOSSES[0] else []
-        _, value = max(sure, key=lambda both: both[0])
+        parts = [pad(drawn[name], (1, 0), value=float(name == pair[0])) for name in pair]
+        rows = torch.cat(parts)[torch.randperm(2 * budget, generator=generator)]
+        sure, both = {}, [models[name] for name in pair]
+        for rival, setting, value, more in of_both(both, rows, x, budget, seed):
+            yield factor(pair, rival, setting, value, **more)
+            if LOSSES[0] in setting:
+                sure[more["held_out"]] = value
+        value, about = sure[max(sure)], " against ".join(pair)
         for name, own in zip(pair, (value, -value), strict=True):
             yield from power(name, "confidence", about, own.abs())
             yield from power(name, "odds", about, own)
