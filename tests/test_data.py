@@ -11,7 +11,6 @@ import pytest
 import torch
 from conftest import finished
 from fakes import saved_network
-from sklearn.datasets import load_digits
 
 from mptlml.masked_lm import MaskedLM
 from mptlml_book.data import images, places, text
@@ -48,13 +47,6 @@ def test_where_images_are_missing_the_digits_serve_with_a_note():
     assert first.pixels.shape == (100, 64) and again.pixels.shape == (200, 64)
     fashion = images.load_images("fashion-mnist", 10_000)  # as many as there are stand in for more
     assert "Fashion-MNIST" in fashion.note and fashion.pixels.shape == (1797, 64)
-
-
-def test_the_digits_are_scikit_learns():
-    found, expected = images.load_images("digits", 7), load_digits().data[:7] / 16
-    np.testing.assert_array_equal(found.pixels, expected)
-    np.testing.assert_array_equal(found.binary(0.25), expected > 0.25)
-    assert found.pixels.dtype == torch.float64 and found.note == ""
 
 
 def test_pictures_to_train_on_and_pictures_held_out(monkeypatch):

@@ -1,8 +1,6 @@
-"""The training loop: it climbs as told, keeps an honest history, and shows a bar to terminals only."""
+"""The training loop: it climbs as told and keeps an honest history."""
 
-import io
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -68,14 +66,3 @@ def test_an_objective_that_is_not_finite_stops_the_fit(bad):
     p, values = torch.zeros((), requires_grad=True), iter([1.0, 2.0, bad, 3.0])
     with pytest.raises(FloatingPointError, match=f"demo: the objective is {bad} at step 2"):
         fit(lambda: p * 0 + next(values), [p], num_steps=4, name="demo")
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_bar_for_terminals_only(is_terminal, monkeypatch):
-    """Into a file or a notebook goes not one character; a terminal sees the name and the number of steps."""
-    stream = io.StringIO()
-    stream.isatty = lambda: is_terminal
-    monkeypatch.setattr(sys, "stderr", stream)
-    path_of(num_steps=20, name="climbing")
-    said = stream.getvalue()
-    assert ("climbing" in said and "/20" in said) if is_terminal else not said
