@@ -34,10 +34,10 @@ FORTY = "#CC79A7"  # a fixed 40%
 RIVAL = "#D55E00"  # what these are set against: the ELBO, other bounds and recipes, what is wrong
 HELD_OUT = "#56B4E9"  # held-out or other data
 EXACT = "black"  # exact answers, theory
-OTHER = "#767676"  # guide lines, and all else
+OTHER = "#767676"  # guide lines, weighted sizes (light blue would lie on the blue), and all else
 TRUTH = dict(color=EXACT, linestyle="--", linewidth=1.2)
 # Each way to hide tokens in training, wherever its runs are drawn
-SCHEMES = {"all sizes": AREA, "weighted": HELD_OUT, "40%": FORTY, "15%": FIFTEEN, "80/10/10": RIVAL}
+SCHEMES = {"all sizes": AREA, "weighted": OTHER, "40%": FORTY, "15%": FIFTEEN, "80/10/10": RIVAL}
 LIGHT_TO_DARK = HELD_OUT, AREA, EXACT  # three settings of one thing
 # At most so wide, in inches, is a single panel, so that its words can be read on a phone too
 COLUMN = 5.0
