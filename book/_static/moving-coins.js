@@ -1,9 +1,10 @@
 /* Drop heads and tails: what two networks expect of hidden flips, and the evidence that follows.
- * data: flips N; models [{name, colour, network, exact}], network and exact being the probability of heads
+ * data: flips N; models [{name, network, exact}], network and exact being the probability of heads
  * [r][k] after r visible flips, k of them heads; start: the first number of heads. */
 (() => {
   "use strict";
   const { count, number, sum } = Moving;
+  const COLOURS = ["blue", "red"];
 
   /* log n! for n = 0..most. */
   const factorials = (most) => count(most).reduce((logs, n) => [...logs, logs[n] + Math.log(n + 1)], [0]);
@@ -49,11 +50,11 @@
       const panel = new Moving.Panel(svg, { left: 0, top: 0, width, height: 320 }, {
         x: [0.5, N + 0.5], y: [low - room, Math.min(0, high + room)], xlabel: "flips hidden, m", ylabel: "S(m), nats per flip" });
       curves[0].forEach((score, k) => {
-        panel.box(k + 0.5, k + 1.5, score, curves[1][k], data.models[score > curves[1][k] ? 0 : 1].colour);
+        panel.box(k + 0.5, k + 1.5, score, curves[1][k], COLOURS[score > curves[1][k] ? 0 : 1]);
       });
       curves.forEach((scores, k) => {
-        panel.line(Moving.steps(scores), data.models[k].colour);
-        panel.dot(1, scores[0], data.models[k].colour, 6);
+        panel.line(Moving.steps(scores), COLOURS[k]);
+        panel.dot(1, scores[0], COLOURS[k], 6);
       });
       panel.rule("x", 1.5, "grey dashed");
       panel.words(panel.x(1.5) + 6, panel.bottom - 10, "\u2190 left end: leave one out", "start");
@@ -61,7 +62,7 @@
       const middle = curves.map((scores) => scores[Math.floor(N / 4)]);
       curves.forEach((_, k) => { // names stand above and below the two curves
         const above = middle[k] > middle[1 - k] || (middle[k] === middle[1 - k] && k);
-        panel.name(N / 4 + 1, middle[k], data.models[k].name, data.models[k].colour, "start", 0, above ? -12 : 22);
+        panel.name(N / 4 + 1, middle[k], data.models[k].name, COLOURS[k], "start", 0, above ? -12 : 22);
       });
       const read = (k, m) => `${data.models[k].name}, ${m + 1} hidden: S = ${number(curves[k][m], 3)}`;
       figure.points(curves.flatMap((scores, k) => scores.map((score, m) =>

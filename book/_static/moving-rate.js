@@ -45,14 +45,14 @@
       const pad = 0.08 * (high - low);
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 250 },
         { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats per token", xticks });
-      curve.box(0.5, D + 0.5, 0, height, "grey faint");
-      scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "orange" : "blue"));
-      curve.line(Moving.steps(scores), "black");
-      curve.rule("y", lml / D, "green dashed");
-      curve.line([[0.5, height], [D + 0.5, height]], "red");
-      curve.dot(m, height, "red grip", 7);
-      const key = [["red", `rectangle at ${Math.round(100 * m / D)}%`], ["green", "mean height"],
-        ["orange", "loss it leaves out"], ["blue", "loss it adds"]]; // above the curve, where nothing is drawn
+      curve.box(0.5, D + 0.5, 0, height, "green faint");
+      scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "blue" : "green"));
+      curve.line(Moving.steps(scores), "blue");
+      curve.rule("y", lml / D, "black dashed");
+      curve.line([[0.5, height], [D + 0.5, height]], "green");
+      curve.dot(m, height, "green grip", 7);
+      const key = [["green", `rectangle at ${Math.round(100 * m / D)}%`], ["black", "mean height"],
+        ["blue", "loss it leaves out"], ["green", "loss it adds"]]; // above the curve, where nothing is drawn
       key.forEach(([colour, text], k) => curve.words(k % 2 ? curve.right - 4 : curve.left + 6,
         curve.top + (k < 2 ? 20 : 36), text, k % 2 ? "end" : "start", `name ${colour}`));
 
@@ -61,19 +61,19 @@
       const bias = new Moving.Panel(svg, { left: 0, top: 246, width, height: 184 },
         { x: [0.5, D + 0.5], y: [reach[0] - room, reach[1] + room], xlabel: "tokens masked, m",
           ylabel: "bias of D S(m), nats per row", xticks });
-      bias.rule("y", 0, "green dashed");
+      bias.rule("y", 0, "black dashed");
       for (const percent of [15, 25]) {
         bias.rule("x", percent * D / 100, "grid");
         bias.words(bias.x(percent * D / 100), B[0] < 0 ? bias.top + 10 : bias.bottom - 4, `${percent}%`,
           percent < 20 ? "end" : "start");
       }
-      bias.line(B.map((value, k) => [k + 1, value]), "black");
-      bias.rule("x", m, "red thin");
-      bias.dot(m, B[m - 1], "red grip", 7);
+      bias.line(B.map((value, k) => [k + 1, value]), "green");
+      bias.rule("x", m, "green thin");
+      bias.dot(m, B[m - 1], "green grip", 7);
       free.forEach((place) => {
-        bias.dot(place, 0, "green", 5);
+        bias.dot(place, 0, "black", 5);
         const [left, falls] = [place > 0.7 * D, B[Math.floor(place) - 1] > 0]; // the words keep off the curve
-        bias.name(place, 0, `no bias at ${number(place)}`, "green", left ? "end" : "start", 0,
+        bias.name(place, 0, `no bias at ${number(place)}`, "black", left ? "end" : "start", 0,
           left === falls ? 20 : -8);
       });
       const read = (k) => `m = ${k + 1} (${Math.round(100 * (k + 1) / D)}%): S = ${number(scores[k], 3)}, `

@@ -25,20 +25,20 @@ from mptlml.curve import Estimate
 from . import records
 from .claims import number, value_text
 
-# Okabe and Ito's colours, which colour-blind readers can distinguish, each with one meaning throughout the book
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#767676",
-)
+# What is drawn has the colour of its role, here and in _static/moving-*.js: Okabe and Ito's, which colour-blind readers
+# can distinguish
+AREA = "#0072B2"  # the area and its curve, the LML, training by all sizes, masking; pale, what lies below the curve
+ORDER = "#E69F00"  # one order, one token at a time, one mask
+FIFTEEN = "#009E73"  # a fixed 15%, or another low rate
+FORTY = "#CC79A7"  # a fixed 40%
+RIVAL = "#D55E00"  # what these are set against: the ELBO, other bounds and recipes, what is wrong
+HELD_OUT = "#56B4E9"  # held-out or other data
+EXACT = "black"  # exact answers, theory
+OTHER = "#767676"  # guide lines, weighted sizes (light blue would lie on the blue), and all else
+TRUTH = dict(color=EXACT, linestyle="--", linewidth=1.2)
 # Each way to hide tokens in training, wherever its runs are drawn
-SCHEMES = {"all sizes": BLUE, "weighted": PURPLE, "40%": ORANGE, "15%": GREEN, "80/10/10": RED}
-TRUTH = dict(color="black", linestyle="--", linewidth=1.2)  # the exact LML
-PAPER = dict(color=RED, marker="D", markersize=5, linestyle="none")  # a value the paper prints
+SCHEMES = {"all sizes": AREA, "weighted": OTHER, "40%": FORTY, "15%": FIFTEEN, "80/10/10": RIVAL}
+LIGHT_TO_DARK = HELD_OUT, AREA, EXACT  # three settings of one thing
 # At most so wide, in inches, is a single panel, so that its words can be read on a phone too
 COLUMN = 5.0
 
