@@ -282,9 +282,8 @@ def _batches(num_rows: int, generator: Generator) -> Iterator[Tensor]:
 
 def read_curve(lm: MaskedLM, texts: Sequence[str]) -> RateCurve:
     """The curve of texts at RATES, always under the same masks, so that two networks can be compared."""
-    rows = lm.read(texts)
-    curve = rate_curve(lm, rows, RATES[1:], generator=seeded(13))
-    ones = rate_curve(lm, rows, RATES[:1], num_masks=MASKS_OF_ONE, generator=seeded(13, 1))
+    curve = rate_curve(lm, texts, RATES[1:], generator=seeded(13))
+    ones = rate_curve(lm, texts, RATES[:1], num_masks=MASKS_OF_ONE, generator=seeded(13, 1))
     return RateCurve(np.array(RATES), np.concatenate([ones.scores, curve.scores]), curve.lengths)
 
 
