@@ -167,6 +167,10 @@ def test_a_network_that_was_saved_in_half_precision_computes_in_single_where_tha
     )
     scores = [net.pseudo_log_likelihood("the cat sat").item() for net in (half, single, lm)]
     assert abs(scores[1] - scores[2]) < 0.01 and scores[0] != scores[1]
+    total = (
+        half.masked_marginals("the cat sat").exp().sum(-1)
+    )  # what follows the network is in single, too
+    assert (total - 1).abs().max() < 1e-5
 
 
 def test_a_network_whose_head_was_not_saved_is_refused(lm, tmp_path):
