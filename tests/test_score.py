@@ -86,9 +86,9 @@ def linear_curve(num_tokens, sizes):
     return ScoreCurve(num_tokens, sizes, -2 - 0.3 * sizes, 0.01 * sizes, 4.0 + 0 * sizes, None)
 
 
-@pytest.mark.parametrize("sizes", [[1, 3, 10], list(range(1, 11)), [4], [2, 5, 9]])
+@pytest.mark.parametrize("sizes", [[1, 3, 10], list(range(1, 11)), [4], [2, 5, 5, 9]])
 def test_missing_sizes_are_read_off_straight_lines(sizes):
-    """Exact for a straight line; beyond the ends the curve is level."""
+    """Exact for a straight line; beyond the ends the curve is level; a size that comes twice counts once."""
     curve = linear_curve(10, sizes)
     every = np.clip(np.arange(1, 11), sizes[0], sizes[-1])
     assert curve.weights.sum() == pytest.approx(10, abs=1e-12)
