@@ -92,7 +92,7 @@
       const [svg, width] = figure.sheet(wide ? 230 : 420, `Two falling paths, and two steps. ${say.join(" ")}`);
       const part = (n) => (wide ? { left: n * width / 2, top: 0, width: width / 2, height: 230 }
         : { left: 0, top: n * 210, width, height: 210 });
-      const depth = Math.min(-2.5, 1.1 * Math.min(...ends));
+      const depth = Math.min(-2.5, 1.2 * Math.min(...ends));
       const paths = new Moving.Panel(svg, part(0), { x: [0, 2.75], y: [depth, 0], xlabel: "words uncovered",
         ylabel: "sum of the scores so far, nats", xticks: [0, 1, 2], left: 42 });
       const steps = new Moving.Panel(svg, part(1), { x: [0.4, 2.6], y: [depth, 0], xlabel: "words hidden",
@@ -107,7 +107,7 @@
       });
       [...S].reverse().forEach((value, k) => steps.box(k + 0.5, k + 1.5, value, 0, "blue step"));
       steps.line(Moving.steps([...S].reverse()), "blue");
-      steps.name(1.5, 0, `area ${number(sum(S))}`, "blue", "middle", 0, 20);
+      steps.name(1.5, depth, `area ${number(sum(S))}`, "blue", "middle", 0, -6); // below both steps
       figure.points([...orders.flatMap((order, k) => [[paths.x(1), paths.y(order[0]), `${data.words[k]} first: ${number(order[0])}`],
         [paths.x(2), paths.y(ends[k]), `${data.words[k]} first ends at ${number(ends[k])}`]]),
       ...S.map((value, k) => [steps.x(2 - k), steps.y(value), `${2 - k} hidden: ${number(value)}`])]);
