@@ -15,7 +15,7 @@ import mptlml
 from mptlml_book.report.claims import claims
 
 CHAPTERS = sorted(ROOT.glob("notebooks/*.md"))
-FINDINGS = "fig1-right-scripts net-right-end nets-ranks-sound net-repair net-by-place".split()
+FINDINGS = "fig1-right-scripts net-right-end nets-ranks-sound net-repair".split()
 
 
 def blocks(name):

@@ -15,12 +15,7 @@ from conftest import DESKTOP, ROOT
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
 PAGES = [
     TOC["root"],
-    *(
-        page["file"]
-        for part in TOC["parts"]
-        for chapter in part["chapters"]
-        for page in (chapter, *chapter.get("sections", ()))
-    ),
+    *(page["file"] for part in TOC["parts"] for page in part["chapters"]),
     "search",
 ]
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
