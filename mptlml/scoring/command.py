@@ -31,7 +31,7 @@ def run(given: Namespace) -> None:
     try:
         (_score if given.command == "score" else _mutants)(given)
     except KeyboardInterrupt:
-        sys.exit("mptlml: stopped; the same command with --resume goes on")
+        sys.exit("mptlml: stopped; score goes on with the same words and --resume")
     except (ValueError, TypeError, Warning, OSError, EOFError, ModuleNotFoundError) as error:
         sys.exit(f"mptlml {given.command} {given.file}: {error}")
 
