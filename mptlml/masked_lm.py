@@ -291,7 +291,7 @@ class MaskedLM:
 
     @torch.no_grad()
     def chain_rule(self, text: Texts, orders: Tensor) -> Tensor:
-        """log p(x_{M(t)} | x_{M(t+1:D)}) along orders [Q, D], nats per token [Q, t]: `score.chain_rule`.
+        """log p(x_{pi(t)} | x_{pi(t+1:D)}) along orders [Q, D], nats per token [Q, t]: `score.chain_rule`.
 
         The last token of an order is predicted first, from nothing: left to right is the order D-1,
         ..., 0. Raises ValueError: orders that are no permutations.

@@ -93,7 +93,7 @@ def all_orders(num_tokens: int) -> Tensor:
 def nested_masks(orders: Tensor) -> Tensor:
     """The D masks along an order: observed [..., t, D], t = 1..D, for orders [..., D].
 
-    Mask t leaves x_{M(t+1:D)} observed, on which the chain rule conditions token M(t) (Eq. 2 of the
+    Mask t leaves x_{pi(t+1:D)} observed, on which the chain rule conditions token pi(t) (Eq. 2 of the
     paper).
     """
     rank = orders.argsort(-1)  # [..., D]: where each token stands in the order

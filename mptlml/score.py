@@ -231,7 +231,7 @@ def until_error(
 
 
 def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
-    """log p(x_{M(t)} | x_{M(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
+    """log p(x_{pi(t)} | x_{pi(t+1:D)}), the terms of Eq. 2 along orders [Q, D], nats [Q, N, t].
 
     Their sum over t is log p(x) along that order. Raises ValueError: rows out of range, orders that
     are no permutations, NaN among the answers.
@@ -251,7 +251,7 @@ def chain_rule(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
 
 
 def _terms(model: ConditionalModel, x: Tensor, orders: Tensor) -> Tensor:
-    """All of these rows along all of these orders: at step t only the answer for token M(t) is kept."""
+    """All of these rows along all of these orders: at step t only the answer for token pi(t) is kept."""
     token = orders[:, None].expand(-1, len(x), -1)  # [Q, N, t]
     return check_known(log_prob_at(model, x[:, None], nested_masks(orders)[:, None], token))
 

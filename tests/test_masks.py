@@ -74,7 +74,7 @@ def test_random_orders_are_uniform(generator):
 
 @pytest.mark.parametrize("num_tokens", [1, 2, 6])
 def test_nested_masks_are_those_of_equation_2(num_tokens, generator):
-    """Term t of Eq. 2 is log p(x_{M(t)} | x_{M(t+1:D)}): exactly the tokens after M(t) are observed."""
+    """Term t of Eq. 2 is log p(x_{pi(t)} | x_{pi(t+1:D)}): exactly the tokens after pi(t) are observed."""
     orders = random_orders(num_tokens, (2, 3), generator=generator)
     masks = nested_masks(orders)
     assert masks.shape == (2, 3, num_tokens, num_tokens)

@@ -45,16 +45,20 @@
       const pad = 0.08 * (high - low);
       const curve = new Moving.Panel(svg, { left: 0, top: 0, width, height: 250 },
         { x: [0.5, D + 0.5], y: [low - pad, high + pad], ylabel: "S(m), nats per token", xticks });
-      curve.box(0.5, D + 0.5, 0, height, "green faint");
+      curve.box(0.5, D + 0.5, 0, height, "grey faint");
       scores.forEach((score, k) => curve.box(k + 0.5, k + 1.5, score, height, score < height ? "blue" : "green"));
       curve.line(Moving.steps(scores), "blue");
       curve.rule("y", lml / D, "black dashed");
       curve.line([[0.5, height], [D + 0.5, height]], "green");
       curve.dot(m, height, "green grip", 7);
-      const key = [["green", `rectangle at ${Math.round(100 * m / D)}%`], ["black", "mean height"],
-        ["blue", "loss it leaves out"], ["green", "loss it adds"]]; // above the curve, where nothing is drawn
-      key.forEach(([colour, text], k) => curve.words(k % 2 ? curve.right - 4 : curve.left + 6,
-        curve.top + (k < 2 ? 20 : 36), text, k % 2 ? "end" : "start", `name ${colour}`));
+      curve.words(curve.left + 6, curve.top + 20, `rectangle at ${Math.round(100 * m / D)}%`, "start", "name grey");
+      curve.words(curve.left + 6, curve.top + 36, "dashed: mean height", "start", "name black");
+      [["blue", "loss it leaves out", 1], ["green", "loss it adds", -1]].forEach(([colour, text, sign]) => {
+        const gaps = scores.map((score) => sign * (height - score));
+        const most = gaps.indexOf(Math.max(...gaps)); // at the step with most of it, above or below the line
+        const [end, anchor] = most < D / 2 ? [0.5, "start"] : [1.5, "end"];
+        if (gaps[most] > 0) curve.name(most + end, height, text, colour, anchor, 12 * (1 - end), sign < 0 ? -7 : 16);
+      });
 
       const reach = [Math.min(0, ...B), Math.max(0, ...B)];
       const room = 0.15 * (reach[1] - reach[0]);
