@@ -1,7 +1,8 @@
 /* Write a sentence of the known language and hide words: two networks run beside the exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
  * transition, emission}, the hidden Markov model; networks [{name, shapes, weights}], as packed by
- * mptlml_book.known_language.eight_bits. Nats. */
+ * mptlml_book.known_language.eight_bits; of the first sentence, the steps [3][D] of so many masks of
+ * each size. Nats. */
 (() => {
   "use strict";
   const { number, sum, mean, count, add } = Moving;
@@ -118,9 +119,11 @@
       return { hidden, answers, scores: answers.map((answer) => mean(hidden.map((j) => answer[j][row[j]]))) };
     };
     /* The steps S(1), ..., S(D) [3][D], each the mean of its masks so far; NaN where there are none. */
+    const given = () => (row === data.row ? data.masks : 0); // of each size, before the page opened
     const curves = () => {
       const sorted = places.map((k) => drops.filter(({ hidden }) => hidden.length === k + 1));
-      return names.map((_, n) => sorted.map((some) => mean(some.map(({ scores }) => scores[n]))));
+      return names.map((_, n) => sorted.map((some, k) =>
+        (given() * data.steps[n][k] + sum(some.map(({ scores }) => scores[n]))) / (given() + some.length)));
     };
     /* Some more random masks, one of each size in turn. */
     const pour = (masks) => {
@@ -148,7 +151,7 @@
     figure.button("Another sentence", () => write([]));
     add(figure.controls, "em", {}, "Below a hidden word: the network\u2019s best guess, then the exact; bold is right.");
     figure.live.append(masking.group); // below the chart, and last for the keyboard
-    write(data.row);
+    field.value = row.map((word) => words[word]).join(" ");
 
     return () => {
       const [{ hidden }, own] = [masking, +which.value];
@@ -162,7 +165,7 @@
       const [S, { logProb }] = [curves(), exact(language, row, places.map(() => true))];
       const told = (values) => values.map((value, n) => `${number(value)} (${names[n]})`).join(", ");
       const say = [hidden.length ? `A hidden word scores ${told(scores)} nats.` : "Press a word to hide it.",
-        `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length} masks: ${told(S.map(sum))}.`];
+        `The exact log p(x) is ${number(logProb)} nats; the area after ${drops.length + given() * D} masks: ${told(S.map(sum))}.`];
       if (unknown.length) say.unshift(`Not in the language, and left out: ${unknown.join(", ")}.`);
       const [svg, width] = figure.sheet(240, `Steps by mask size. ${say.join(" ")}`);
       const lowest = Math.min(-3.6, ...S.flat().map((value) => 1.1 * value || 0));
@@ -174,7 +177,10 @@
         panel.line(Moving.steps(S[n]).filter(([, y]) => y < 0), colours[n]);
         panel.name(5, lowest, name, colours[n], "start", 0, [-26, -10, -42][n]);
       });
-      if (hidden.length) panel.dot(hidden.length, scores[own], "orange", 8);
+      if (hidden.length) {
+        panel.dot(hidden.length, scores[own], "orange", 8);
+        panel.name(hidden.length, scores[own], "this mask", "orange", "end", -12, 5);
+      }
       figure.points(places.filter((k) => S[own][k] < 0).map((k) =>
         [panel.x(k + 1), panel.y(S[own][k]), `${k + 1} hidden: ${told(S.map((values) => values[k]))}`]));
       figure.say(say);
