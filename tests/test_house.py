@@ -100,3 +100,18 @@ def test_a_figure_names_the_roles_of_its_colours():
     """`report.AREA`, not "blue"; white and none are no line's."""
     raw = r"""(?i)colou?r=["'][^wn]|["'.](?:#\w{6}|C\d|tab:|black|blue|orange|green|red|grey|purple|sky)\b"""
     assert re.findall(raw, "".join(map(code_of, map(str, book_reader.chapters())))) == []
+
+
+def test_a_chapter_needs_those_that_it_refers_back_to():
+    """Those that *You need* names, and those that these need, are the earlier chapters that the text refers to."""
+    known, texts = {}, {path.stem: path.read_text() for path in book_reader.chapters()}
+    label = r"(?m)(?:name: |label: |^\()([\w-]+)"
+    home = {name: stem for stem in texts for name in (stem, *re.findall(label, texts[stem]))}
+    for stem, text in texts.items():
+        line = "".join(re.findall(r"\*\*You need.*", text))
+        named, used = (
+            {home.get(name, stem) for name in re.findall(r"`(?:[^`]*<)?([\w-]+)>?`", part)}
+            for part in (line, text.replace(line, ""))
+        )
+        known[stem] = named.union(*map(known.get, named))
+        assert named <= used and known[stem].issuperset(other for other in used if other < stem)
