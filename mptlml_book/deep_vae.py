@@ -62,12 +62,12 @@ AT_ONCE = 2**23  # draws x rows x tokens: 32 MB of float32
 HELD = {
     "masking": "masking by the recursion, 33%",
     "recursion uniform": "masking by the recursion, uniform sizes",
-    "recursion 33%, own encoder": "the same, encoder trained apart, 33%",
-    "recursion uniform, own encoder": "the same, encoder trained apart, uniform sizes",
+    "recursion 33%, own encoder": "recursion, encoder apart, 33%",
+    "recursion uniform, own encoder": "recursion, encoder apart, uniform sizes",
     "weighted 33%": "masking by weighted draws, 33%",
     "weighted uniform": "masking by weighted draws, uniform sizes",
-    "weighted 33%, own encoder": "the same, encoder trained apart, 33%",
-    "weighted uniform, own encoder": "the same, encoder trained apart, uniform sizes",
+    "weighted 33%, own encoder": "weighted draws, encoder apart, 33%",
+    "weighted uniform, own encoder": "weighted draws, encoder apart, uniform sizes",
 }
 # The control: the ELBO of the whole image, but its encoder sees a third of the pixels, freshly drawn, at their mean.
 HIDING = "elbo, 33% hidden"
