@@ -21,7 +21,7 @@
 
   const build = (figure, data) => {
     const [first, second] = data.words;
-    add(figure.controls, "div", { class: "moving-blanks" }, "The [ \u2003 ] sat on the [ \u2003 ].");
+    add(figure.controls, "div", { class: "moving-blanks" }, "The [\u00a0\u2003\u00a0] sat on the [\u00a0\u2003\u00a0].");
     const asks = [`The first word is ${first}`, `Given ${first}, the second is ${second}`,
       `The second word is ${second}`, `Given ${second}, the first is ${first}`];
     const [low, high] = Moving.reach(data.network);

@@ -180,7 +180,7 @@ def table(
         ]
         for row in rows
     ]
-    words = [all(cell[:1].isalpha() for cell in column) for column in zip(*cells, strict=True)]
+    words = [any(cell[:1].isalpha() for cell in column) for column in zip(*cells, strict=True)]
     lines = [
         [
             f"<{tag}{' class=words' * word}>{html.escape(cell)}</{tag}>"
