@@ -60,6 +60,15 @@ def test_an_area_is_asked_to_an_error(lm):
         Scorer(lm, text=("a", "b"), error=1)
 
 
+def test_a_letter_is_a_word(lm):
+    """Where texts are read letter by letter; what is neither string nor number is no text."""
+    scorer = Scorer(lm, ("pll", "word"))
+    scorer.spaced = True
+    found = scorer(dict(text=["aa", ["a"]]))
+    assert found["tokens"][0] == 2 and found["word"] == found["pll"]
+    assert "no text" in found["left_out"][1]
+
+
 def test_alternatives_are_asked_under_the_same_masks(lm):
     """Their difference is that of their areas; ties are none's; who leads by two errors or more is decided."""
     rows = [("the cat sat", "the dog sat", "a"), ("the mat", "the  mat", "mat"), ("a", "a", "a")]
@@ -144,6 +153,7 @@ def test_columns_that_are_there_are_not_overwritten(lm):
         ("A4_Y5insG", None),
         ("A10G:A10K", None),
         ("10", None),
+        ("", None),
     ],
 )
 def test_mutants_are_read_as_tools_write_them(mutant, found):
@@ -175,3 +185,4 @@ def test_masked_marginals_are_those_of_the_model_at_each_place(lm):
     found = with_marginals(table, "mutant", wild, 7, gains)
     assert found.masked_marginal[:2].tolist() == [gains["M7A"] + gains["K8C"], 0]
     assert found.left_out.isna().tolist() == [True, True, False, False]
+    assert found.masked_marginal.isna().equals(found.left_out.notna())

@@ -19,7 +19,7 @@ COMMANDS = {
 OPTIONS = """
 +       file           path    the table, or the wild type; - is the standard input
 +       --model        needed  name or folder of a masked language model
-+       --output       path    a new file: .jsonl, .csv or .tsv (usual: scores.jsonl); -o
++       --output       out     a new file: .jsonl, .csv or .tsv (usual: scores.jsonl); -o
 +       --text         many    columns, by name or by number from 1; several are alternatives
 score   --scores       list    of area,pll,word,left (usual: area,pll)
 score   --error        nats    ask for areas until their standard error is about this
@@ -43,6 +43,7 @@ READS: dict[str, dict[str, Any]] = {
     "text": {},
     "needed": dict(required=True),
     "path": dict(type=Path),
+    "out": dict(type=Path, default=Path("scores.jsonl")),
     "many": dict(nargs="+"),
     "list": dict(type=lambda said: said.split(",")),
     "nats": dict(type=float),

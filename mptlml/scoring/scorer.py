@@ -96,8 +96,6 @@ class Scorer:
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
         """The batch, and a list for each new column."""
-        if there := batch.keys() & self.columns[:-1]:
-            raise ValueError(f"the table has columns {', '.join(sorted(there))}: rename them")
         rows = self.read(batch)
         scored = iter(self._measured([row for row in rows if not isinstance(row, str)]))
         lines = [dict(left_out=row) if isinstance(row, str) else next(scored) for row in rows]
@@ -105,6 +103,8 @@ class Scorer:
 
     def read(self, batch: Batch) -> list[list[Text] | str]:
         """The tokens of each row's texts, or why it is left out."""
+        if there := {*batch} & {*self.columns[:-1]}:
+            raise ValueError(f"the table has columns {', '.join(sorted(there))}: rename them")
         found: list[list[Text] | str] = []
         for cells in zip(*(batch[name] for name in self.names), strict=True):
             try:
@@ -117,13 +117,15 @@ class Scorer:
         text = str(cell).translate(str.maketrans("", "", self.drop)).strip()
         if cell is None or cell != cell or text.lower() in ("", *self.absent):
             raise ValueError(MISSING)
+        if isinstance(cell, list | dict | bool):
+            raise ValueError(f"{text} is no text")
         ids = self.lm.tokenise(" ".join("".join(text.split())) if self.spaced else text)
         most = self.lm.max_tokens
         if len(ids) > most and self.long != "cut":
             what = f"{len(ids)} tokens are more than the {most} that the model takes"
             raise ValueError(TOO_LONG if self.long == "skip" else what)
-        word = [0] * len(ids)
-        if "word" in self.scores:
+        word = [*range(len(ids))]
+        if "word" in self.scores and not self.spaced:
             word = self.lm.tokenizer(text, add_special_tokens=False).word_ids()
         return Text(torch.tensor(ids[:most]), torch.tensor(word[:most]))
 
@@ -181,8 +183,8 @@ class Scorer:
         own = draws.seeded(self.seed, zlib.crc32(torch.cat(texts, 1).numpy().tobytes()))
         if not row[1:]:
             area = estimate_area(models[0], texts[0], self.most, error=self.error, generator=own)
-            error, passes = float(area.stderr), int(area.passes)
-            return dict(area=float(area.mean), area_error=error, passes=passes)
+            found = dict(area=area.mean, area_error=area.stderr, passes=area.passes)
+            return {name: value.item() for name, value in found.items()}
         keys = [shared_keys(row[0].ids.tolist(), text.ids.tolist()) for text in row]
         masks = together(self.most // STRATA, keys, own)
         each = [
