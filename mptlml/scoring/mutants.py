@@ -15,7 +15,6 @@ from .tables import pd
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
 THREE = "Ala Cys Asp Glu Phe Gly His Ile Lys Leu Met Asn Pro Gln Arg Ser Thr Val Trp Tyr Ter"
 ONE = dict(zip(THREE.split(), f"{AMINO}*", strict=True))
-NEW = ["wild", "mutated_sequence", "masked_marginal", "left_out"]  # columns
 EDIT = re.compile(r"[A-Z]\d+[A-Z*]")
 
 
@@ -50,18 +49,19 @@ def with_marginals(
         letters, gain = [*wild], 0.0
         try:
             for name in substitutions(cells[column]):
-                if name not in known:
-                    raise ValueError(f"{name} replaces no letter of the wild type by another")
-                letters[int(name[1:-1]) - offset] = name[-1]
                 gain += known[name]
-            if cells.get("mutated_sequence", "".join(letters)) != "".join(letters):
+                letters[int(name[1:-1]) - offset] = name[-1]
+            text = "".join(letters)
+            if cells.get("mutated_sequence", text) != text:
                 raise ValueError("mutated_sequence is that of another mutant")
-            lines.append([wild, "".join(letters), gain, None])
-        except ValueError as error:
+            lines.append([wild, text, gain, None])
+        except (ValueError, KeyError) as error:
             why = f"{cells[column]} is no mutant of letters {offset}, ...: {error}"
             lines.append([wild, None, None, why])
-    kept = table.drop(columns=NEW[1::2], errors="ignore")  # the others are nobody's
-    return kept.join(pd.DataFrame(lines, table.index, NEW))
+    new = pd.DataFrame(
+        lines, table.index, ["wild", "mutated_sequence", "masked_marginal", "left_out"]
+    )
+    return table.drop(columns=["mutated_sequence", "left_out"], errors="ignore").join(new)
 
 
 def short(mutant: Any) -> str:
@@ -80,10 +80,11 @@ def substitutions(mutant: Any) -> list[str]:
 
 def offset_of(wild: str, mutants: Iterable[Any]) -> int:
     """The number of the wild type's first letter: 1, unless another number alone fits all mutants."""
-    names = [name for mutant in mutants for name in EDIT.findall(short(mutant))]
-    said, known = {(int(name[1:-1]), name[0]) for name in names}, dict(enumerate(wild))
-    tried = [min(said)[0] - place for place in known if said]
-    fits = [start for start in tried if all(known.get(n - start) == old for n, old in said)]
+    said = {
+        (int(name[1:-1]), name[0]) for mutant in mutants for name in EDIT.findall(short(mutant))
+    }
+    tried = [min(said)[0] - place for place in range(len(wild)) if said]
+    fits = [start for start in tried if said <= {*enumerate(wild, start)}]
     return fits[0] if len(fits) == 1 else 1
 
 
@@ -91,8 +92,8 @@ def heat_map(path: Path, gains: Mapping[str, float]) -> None:
     """Draw what each letter gains or loses at each place, minus the wild type, nats."""
     from matplotlib import colors, pyplot
 
-    values = np.reshape([*gains.values()], (-1, len(AMINO))).T
-    pyplot.matshow(values, cmap="RdBu", norm=colors.CenteredNorm())
+    each = np.reshape([*gains.values()], (-1, len(AMINO)))
+    pyplot.matshow(each.T, cmap="RdBu", norm=colors.CenteredNorm())
     pyplot.yticks(range(len(AMINO)), AMINO, size=6)
     pyplot.colorbar()
     pyplot.savefig(path)

@@ -14,10 +14,10 @@ with needs("score"):
     import pandas as pd
 
 CHUNK = 64  # rows
-KINDS = dict.fromkeys(("fasta", "fa", "faa", "pep"), "fasta")
-KINDS |= {kind: kind for kind in ("txt", "csv", "tsv", "jsonl")}
-MARKS = dict(csv=(",", 0), tsv=("\t", 3))  # and csv.QUOTE_MINIMAL, csv.QUOTE_NONE
-NEVER = "\x1f"  # what separates units, and stands in no text
+KINDS = dict.fromkeys("fasta fa faa pep".split(), "fasta")
+KINDS |= {kind: kind for kind in "txt csv tsv jsonl".split()}
+MARKS: dict[str, Any] = dict(csv=dict(sep=","), tsv=dict(sep="\t", quoting=3))  # csv.QUOTE_NONE
+LINES = dict(sep="\x1f", quoting=3, names=["text"])  # what separates units stands in no text
 
 
 def kind_of(path: Path, asked: str | None = None) -> str:
@@ -36,12 +36,9 @@ def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
     """
     source: Any = sys.stdin if path == Path("-") else path
     warnings.simplefilter("error", pd.errors.ParserWarning)  # cells would be lost
-    sep, quoting = MARKS.get(kind, (NEVER, 3))
     frames = pd.read_csv(
         source,
-        sep=sep,
-        quoting=quoting,
-        names=None if kind in MARKS else ["text"],
+        **MARKS.get(kind, LINES),
         index_col=False,
         dtype=str,
         keep_default_na=False,
@@ -54,18 +51,16 @@ def chunks(path: Path, kind: str) -> Iterator[pd.DataFrame]:
             objects = ((line, dict(json.loads(text))) for line, text in texts if text.strip())
             records, names = objects if kind == "jsonl" else _sequences(texts), None
             while some := dict(islice(records, CHUNK)):
-                frame = pd.DataFrame([*some.values()], [*some], names, dtype=object)
-                names = [*frame]
-                if new := {*()}.union(*some.values()) - {*names}:
-                    raise ValueError(
-                        f"from line {min(some)} on there are columns {new}, not before"
-                    )
-                yield frame
+                frame = pd.DataFrame(some.values(), [*some], dtype=object)
+                names = names or [*frame]
+                if new := {*frame} - {*names}:
+                    raise ValueError(f"from line {min(some)} on there are new columns {new}")
+                yield frame.reindex(columns=names)
         for frame in frames:
             yield frame.set_axis(frame.index + 1 + (kind in MARKS))
 
 
-def _sequences(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, dict[str, str]]]:
+def _sequences(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Any]]:
     """The records of FASTA, by the line on which each begins; what stands before the first is one without a name."""
     begun, record = 1, dict(name="", text="")
     for line, text in chain(lines, [(0, ">")]):
@@ -96,5 +91,4 @@ def write(frame: pd.DataFrame, path: Path, header: bool = True) -> None:
             path, orient="records", lines=True, mode="a", double_precision=15, force_ascii=False
         )
     else:
-        sep, quoting = MARKS[kind_of(path)]
-        frame.to_csv(path, sep=sep, quoting=quoting, header=header, index=False, mode="a")
+        frame.to_csv(path, **MARKS[kind_of(path)], header=header, index=False, mode="a")
