@@ -70,7 +70,7 @@ def _state(out: Path, given: Namespace) -> dict[str, Any]:
     has = out.stat().st_size
     if state["settings"] != new["settings"] or has < state["bytes"] or has and state is new:
         raise FileExistsError(
-            f"{out} exists; --resume goes on with what the same words began: see {beside}"
+            f"{out} exists; --resume goes on with what the same words began, as {beside} says"
         )
     os.truncate(out, state["bytes"])
     return state
