@@ -284,8 +284,8 @@ def test_a_masked_lm_says_what_it_was_given_in_place_of_texts(call, monkeypatch)
     for name in GIVEN.keys() - TAKES[call]:
         with pytest.raises(ValueError) as error:
             eval(call, globals(), {"x": GIVEN[name][0]})
-        states = f"{GIVEN[name][1]}|must be a whole number"
-        assert re.search(states, str(error.value)), (name, str(error.value))
+        said = str(error.value)
+        assert re.search(f"{GIVEN[name][1]}|must be a whole number", said), (name, said)
 
 
 def test_good_input_next_to_the_bad():

@@ -187,11 +187,7 @@ def test_a_killed_run_goes_on_and_parts_join_to_the_whole(run, folder, monkeypat
         file.write('{"half')
     assert run("score t.txt --resume", f"k{out}") == whole
     size = Path(f"k{out}").stat().st_size
-    for words, source, kept in (
-        ("--set seed=1", text, size),
-        ("", "a", size),
-        ("", text, 0),
-    ):
+    for words, source, kept in (("--set seed=1", text, size), ("", "a", size), ("", text, 0)):
         Path("t.txt").write_text(source)
         os.truncate(f"k{out}", kept)
         with pytest.raises(SystemExit, match="what the same words began"):

@@ -141,6 +141,7 @@ def test_intervals_by_hand():
         (Estimate(-3.0, 0.0), [], 0),
     ):
         assert estimate.interval(*given) == pytest.approx((-3 - width, -3 + width), abs=1e-6)
+    assert str(Estimate(-3.0, math.nan)) == "-3.000"
 
 
 @every_way

@@ -127,8 +127,8 @@ def test_solutions_are_folded_below_their_exercises(page):
 
 
 def test_a_verdict_on_the_abstract_is_no_better_than_the_claims_it_names():
-    abstract = text_of("book/abstract.md")
-    rows = re.findall(r".*\[reproduced\]\{\.verdict \.verdict-reproduced\}.*", abstract)
+    reproduced = r".*\[reproduced\]\{\.verdict \.verdict-reproduced\}.*"
+    rows = re.findall(reproduced, text_of("book/abstract.md"))
     named = re.findall(r"\{claim\}`([\w-]+)`", "".join(rows))
     assert {claims()[id]["verdict"] for id in named} | {"new"} == {"reproduced", "new"}
 
