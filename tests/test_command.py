@@ -30,9 +30,11 @@ FILES = {
     "bad.jsonl": b'{"text": "the cat"}\na dog\n',
     "t.doc": b"the cat",
     "empty.txt": b"",
+    "head.csv": b"text\n",
+    "keys.jsonl": b'{"text": "a"}\n' * 64 + b'{"text": "a", "new": 1}',
     "there.jsonl": b"mine",
 }
-FASTA = b">one two\nTHE \nCAT\n\n>three\nSAT\n"
+FASTA = b"MK\n>one two\nTHE \nCAT\n\n>three\nSAT\n"
 
 
 @pytest.fixture
@@ -51,28 +53,33 @@ def here(run):
         ("t.tsv.gz", gzip.compress(b'b\ttext\n1\t"the\n', mtime=0), [(2, '"the')]),
         (
             "t.jsonl",
-            b'{"text": "the cat", "n": 1}\n{"text": "\\u00e9"}\n',
-            [(1, "the cat"), (2, "é")],
+            b'{"text": "the cat", "n": 1}\n\n{"text": "\\u00e9"}\n{"text": 5}\n{"text": null}\n',
+            [(1, "the cat"), (3, "é"), (4, 5), (5, None)],
         ),
-        ("t.faa", FASTA, [(1, "THECAT"), (5, "SAT")]),
+        ("t.faa", FASTA, [(1, "MK"), (2, "THECAT"), (6, "SAT")]),
     ],
 )
-def test_a_file_is_what_its_suffix_says(tmp_path, name, content, found):
+def test_a_file_is_what_its_suffix_says(tmp_path, monkeypatch, name, content, found):
+    """Its columns are those of its first chunk."""
+    monkeypatch.setattr(tables, "CHUNK", 2)
     (tmp_path / name).write_bytes(content)
-    frames = tables.chunks(tmp_path / name, tables.kind_of(Path(name)))
-    rows = [(line, text) for frame in frames for line, text in frame.text.items()]
-    assert rows == found
+    frames = [*tables.chunks(tmp_path / name, tables.kind_of(Path(name)))]
+    assert [row for frame in frames for row in frame.text.items()] == found
+    assert all([*frame] == [*frames[0]] for frame in frames)
 
 
 REFUSED = {
     "score no.txt": "no.txt",
     "score t.doc": "'doc' is none of",
-    "score t.txt --format odd": "'odd' is none of",
-    "score empty.txt": "0 of the columns",
+    "score empty.txt": "no rows",
+    "score head.csv": "no rows",
+    "score keys.jsonl": "from line 65 on there are new columns ..new.",
+    "score t.csv --group nobody": "'nobody' is the name or number of 0",
+    "score t.txt -o t.fasta": "must end in .jsonl",
     "score latin.txt": "latin.txt: .utf-8",
     "score wide.csv": "Length of header",
     "score torn.txt.gz": "ended before",
-    "score bad.jsonl": "Expected object|JSON",
+    "score bad.jsonl": "Expecting value",
     "score t.csv --text words": "'words' is the name or number of 0 of the columns ..id., .text.",
     "score n.csv --text 1": "'1' is the name or number of 2",
     "score twice.csv": "name or number of 2",
@@ -81,9 +88,8 @@ REFUSED = {
     "score t.txt --shard 2/2": "0 <= I < N, got 2/2",
     "score t.txt --set sead=1": "sead",
     "score t.txt --model no/such": "no/such|couldn't connect",
-    "score t.txt -o there.jsonl": "File exists.*there.jsonl",
+    "score t.txt -o there.jsonl": "there.jsonl exists; --resume",
     "mutants two.fasta": "2 sequences: give one wild type",
-    "mutants t.txt": "3 sequences",
     "compare a b": "now: mptlml score TABLE --text",
     "variants a b": "mptlml mutants WILD.fasta",
 }
@@ -102,14 +108,12 @@ def test_the_command_answers_before_torch_is_there(words):
     code = f"import sys, mptlml.__main__ as m\ntry: m.main({words.split()})\nfinally: print(*sys.modules)"
     said = finished(sys.executable, "-c", code).stdout
     assert (__version__ if words == "--version" else "--model") in said
+    assert said.count("\n  -") <= 19  # eighteen options, and -h
     assert not {"torch", "numpy", "transformers", "pandas"} & {*said.split()}
 
 
-def test_no_command_has_more_than_eighteen_options(capsys):
-    for name in ("score", "mutants"):
-        with pytest.raises(SystemExit):
-            main([name, "-h"])
-        assert capsys.readouterr().out.count("\n  -") <= 19  # with -h
+def test_the_output_has_a_usual_name():
+    assert parse("score t.txt --model m".split()).output == Path("scores.jsonl")
 
 
 def test_rows_keep_their_columns_and_what_is_missing_is_told(here, lm, capsys):
@@ -125,8 +129,18 @@ def test_rows_keep_their_columns_and_what_is_missing_is_told(here, lm, capsys):
     assert "all hidden, minus a blind guess" in said and f"{pll:.3f}"[:6] in said
     text = here("score t.csv --scores pll --format csv", "s.tsv")
     assert text.split("\n")[0].startswith("id\ttext\t") and text.count("\n") == 3
+    with pytest.raises(SystemExit, match="--skip"):
+        here("score w.txt", "w.jsonl")
     skipped = here("score w.txt --skip --set seed=3", "w.jsonl")
     assert skipped[0]["left_out"] is None and "does not know" in skipped[1]["left_out"]
+
+
+def test_what_is_written_reads_as_it_was(tmp_path):
+    for out in ("o.csv", "o.tsv", "o.jsonl"):
+        frame = tables.pd.DataFrame(dict(text=['"the', "a, b"], n=[2**60, None]), dtype=object)
+        tables.write(frame, tmp_path / out)
+        [found] = tables.chunks(tmp_path / out, tables.kind_of(Path(out)))
+        assert [*found.text, str(found.n.iloc[0])] == [*frame.text, str(2**60)]
 
 
 def test_a_check_says_what_would_be_refused(here, folder, capsys):
@@ -135,33 +149,29 @@ def test_a_check_says_what_would_be_refused(here, folder, capsys):
     assert not Path("scores.jsonl").exists()
 
 
-def test_right_answers_are_counted_by_group_and_ties_apart(run, lm, capsys):
-    rows = [("the cat", "a dog", "A", "x"), ("a", "the", "2", "x"), ("a cat", "a  cat", "1", "y")]
-    names = ("one", "two", "label", "UID")
-    Path("q.jsonl").write_text(
-        "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows)
+def test_right_answers_are_counted_by_group_and_ties_apart(run, lm, capsys, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    Path("q.tsv").write_text(
+        "one\ttwo\tlabel\tUID\nthe cat\ta dog\tA\tx\na\tthe\t2\tx\na cat\ta  cat\t1\ty\n"
     )
-    found = run("score q.jsonl --text one two --right label --group UID --scores pll")
-    firsts = [row["pll_one"] > row["pll_two"] for row in found]
-    assert [row["likeliest_pll"] for row in found[:2]] == [
-        "two" if not one else "one" for one in firsts[:2]
-    ]
-    assert found[2]["likeliest_pll"] is None
-    right = (firsts[0] + (not firsts[1])) / 2
-    said = capsys.readouterr().out
-    assert f"right, likeliest_pll {right:f}"[:25] in " ".join(said.split())
-    assert "tie, likeliest_pll 0.333333" in " ".join(said.split())
-    Path("q.jsonl").write_text(
-        json.dumps(dict(zip(names, ("a", "the", "0", "x"), strict=True))) + "\n"
-    )
-    with pytest.raises(SystemExit, match="line 1: '0' in label names no alternative, from 1"):
-        run("score q.jsonl --text one two --right label --scores pll", "r.jsonl")
+    found = run("score q.tsv --text one two --right label --group 4 --scores pll")
+    first, second = (row["pll_one"] > row["pll_two"] for row in found[:2])
+    names = ["one" if first else "two", "one" if second else "two", None]
+    assert [row["likeliest_pll"] for row in found] == names
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"right, likeliest_pll {(first + (not second)) / 2:f} " in said
+    assert "tie, likeliest_pll 0.333333 0.333333 3.0" in said
+    assert "tie, likeliest_pll, y 1.000000 NaN 1.0" in said
+    Path("q.csv").write_text("B,two,label\na,the,B\n")
+    with pytest.raises(SystemExit, match="line 2: 'B' in label names 2 alternatives"):
+        run("score q.csv --text B two --right label --scores pll", "r.jsonl")
 
 
 @pytest.mark.parametrize("out, chunk", [("s.jsonl", 1), ("s.jsonl", 2), ("s.csv", 1), ("s.csv", 2)])
 def test_a_killed_run_goes_on_and_parts_join_to_the_whole(run, folder, monkeypatch, out, chunk):
     """A kill within a chunk leaves whole ones, and perhaps half a line, which is cut off."""
-    Path("t.txt").write_text("the cat\na dog sat\n" * 80)
+    text = "the cat\na dog sat\n" * 80
+    Path("t.txt").write_text(text)
     whole, call, asked = run("score t.txt", out), Scorer.__call__, []
 
     def stops(self, batch):
@@ -176,24 +186,22 @@ def test_a_killed_run_goes_on_and_parts_join_to_the_whole(run, folder, monkeypat
     with Path(f"k{out}").open("a") as file:
         file.write('{"half')
     assert run("score t.txt --resume", f"k{out}") == whole
-    with pytest.raises(SystemExit, match="begun with other settings"):
-        run("score t.txt --resume --set seed=1", f"k{out}")
+    size = Path(f"k{out}").stat().st_size
+    for words, source, kept in (("--set seed=1", text, size), ("", "a", size), ("", text, 0)):
+        Path("t.txt").write_text(source)
+        os.truncate(f"k{out}", kept)
+        with pytest.raises(SystemExit, match="what the same words began"):
+            run(f"score t.txt --resume {words}", f"k{out}")
     for part in ("1/2", "0/2"):
         main(["score", "t.txt", "--shard", part, "--model", str(folder), "-o", f"p{out}"])
-    parts = "".join(
-        path.read_text() for path in sorted(Path().glob(f"ps.*-of-0002{Path(out).suffix}"))
-    )
-    joined = [json.loads(line) for line in parts.splitlines()] if out == "s.jsonl" else parts
-    lines = whole if out == "s.jsonl" else whole.splitlines()
-    assert sorted(map(str, joined if out == "s.jsonl" else joined.splitlines())) == sorted(
-        map(str, lines)
-    )
+    joined = "".join(path.read_text() for path in sorted(Path().glob("ps.*-of-0002.*[lv]")))
+    assert sorted(joined.splitlines()) == sorted(Path(out).read_text().splitlines())
 
 
 def test_a_launcher_says_which_part_this_is(run, monkeypatch):
     Path("t.txt").write_text("the cat\n" * 65)
     monkeypatch.setenv("SLURM_PROCID", "1")
-    monkeypatch.setenv("SLURM_NTASKS", "2")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     with pytest.raises(FileNotFoundError):
         run("score t.txt --scores pll")
     assert len(Path("s.0001-of-0002.jsonl").read_text().splitlines()) == 1

@@ -119,7 +119,6 @@ FAULTS = {
         ("Markov", EVERY, "right(x, seen) - 1"),
         ("Markov", EVERY, "right(x, seen).flip(-1)"),
         ("Markov", EVERY, "right(x, seen).where(~seen[..., None], 0)"),
-        ("network of int64", EVERY, "right(x, seen) - 1"),
     ],
     "area_and_orders_give_log_prob": [
         ("Gaussian", "log_prob", "right(x, seen) + 1e-6"),
@@ -127,7 +126,6 @@ FAULTS = {
         ("network", ANSWER, "right(x, seen)"),  # said to be coherent
     ],
     "marginals_follow_the_chain_rule": [
-        ("Gaussian", "log_prob", "right(x, seen) + 1e-6"),
         ("Gaussian", "log_prob", "right(x, seen) + 1e-6 * (seen is None)"),
         (
             "Gaussian",

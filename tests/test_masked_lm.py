@@ -315,7 +315,6 @@ def test_the_seed_decides_the_weights(bert):
 OTHERS = [  # a class of networks, its settings, and what is said of them
     ("GPT2LMHeadModel", {}, "causal.*take an encoder that was trained as"),
     ("BartForConditionalGeneration", dict(d_model=16), "encoder-decoder"),
-    ("BertModel", {}, "no vocabulary head"),
     (
         "NystromformerForMaskedLM",
         dict(segment_means_seq_len=12, num_landmarks=3),  # its landmarks take 3 at a time
@@ -336,11 +335,7 @@ def test_a_model_of_another_kind_is_refused(name, settings, message):
         MaskedLM(model, TOKENIZER)
 
 
-def test_a_tokenizer_without_a_mask_or_without_words_is_refused(bert):
-    no_mask = make_tokenizer(TEXTS, 60)
-    no_mask.mask_token = None
-    with pytest.raises(ValueError, match="mask token None is none"):
-        MaskedLM(bert.model, no_mask)
+def test_a_tokenizer_without_words_is_refused(bert):
     special = {word: k for k, word in enumerate(TOKENIZER.all_special_tokens)}
     with pytest.raises(ValueError, match="has 0 words"):
         MaskedLM(bert.model, transformers.BertTokenizer(special))

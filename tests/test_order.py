@@ -19,14 +19,17 @@ from mptlml_book import runs as results
 from mptlml_book.known_language import Shortfall
 from mptlml_book.transformer import MaskedTransformer
 
-HALF = torch.tensor([0.6, 0.4], dtype=torch.float64)
-MOVE = torch.tensor([[0.8, 0.2], [0.3, 0.7]], dtype=torch.float64)
-SAY = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], dtype=torch.float64)
+HALF, MOVE, SAY, EVEN, RIGHT = (
+    torch.tensor(chances, dtype=torch.float64)
+    for chances in (
+        [0.6, 0.4],
+        [[0.8, 0.2], [0.3, 0.7]],
+        [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]],
+        [0.5, 0.5],
+        [[0.95, 0.05], [0.05, 0.95]],  # of the sum of two bits, its parity
+    )
+)
 COPY = 0.8 * torch.eye(3).double() + 0.2 / 3
-EVEN = torch.tensor([0.5, 0.5], dtype=torch.float64)
-RIGHT = torch.tensor(
-    [[0.95, 0.05], [0.05, 0.95]], dtype=torch.float64
-)  # of the sum of two bits, its parity
 
 
 def chain(num_tokens):

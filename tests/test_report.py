@@ -17,7 +17,7 @@ import pytest
 import torch
 import yaml
 from bs4 import BeautifulSoup
-from conftest import ROOT, write_files
+from conftest import ROOT, text_of, write_files
 
 from mptlml_book import report
 from mptlml_book.report import chapter, claims, figures, records
@@ -117,7 +117,7 @@ def test_a_claim_that_cannot_be_stops_the_page(id, value, told, problem, shown):
 
 
 def test_the_claims_of_the_book_are_well_formed():
-    entries = yaml.safe_load((ROOT / CLAIMS).read_text(encoding="utf-8"))
+    entries = yaml.safe_load(text_of(CLAIMS))
     texts = {
         "id": "[a-z0-9-]+",
         "chapter": r"\w+",

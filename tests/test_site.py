@@ -10,15 +10,17 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 import pytest
 import yaml
 from axe_playwright_python.sync_playwright import Axe
-from conftest import DESKTOP, ROOT
+from conftest import DESKTOP, text_of
 
-TOC = yaml.safe_load((ROOT / "_toc.yml").read_text())
+from mptlml_book.report.claims import claims
+
+TOC = yaml.safe_load(text_of("_toc.yml"))
 PAGES = [
     TOC["root"],
     *(page["file"] for part in TOC["parts"] for page in part["chapters"]),
     "search",
 ]
-CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text())["sphinx"]["config"]
+CONFIG = yaml.safe_load(text_of("_config.yml"))["sphinx"]["config"]
 MOVED = CONFIG["html_context"]["moved"]
 PHONE = {"width": 390, "height": 844}
 KINDS = TOC["root"], "notebooks/02_proposition", "book/scorecard", "book/references"
@@ -125,14 +127,10 @@ def test_solutions_are_folded_below_their_exercises(page):
 
 
 def test_a_verdict_on_the_abstract_is_no_better_than_the_claims_it_names():
-    claims = {
-        claim["id"]: claim["verdict"]
-        for claim in yaml.safe_load((ROOT / "book" / "claims.yml").read_text())
-    }
-    abstract = (ROOT / "book" / "abstract.md").read_text()
-    rows = re.findall(r".*\[reproduced\]\{\.verdict \.verdict-reproduced\}.*", abstract)
+    reproduced = r".*\[reproduced\]\{\.verdict \.verdict-reproduced\}.*"
+    rows = re.findall(reproduced, text_of("book/abstract.md"))
     named = re.findall(r"\{claim\}`([\w-]+)`", "".join(rows))
-    assert {claims[id] for id in named} | {"new"} == {"reproduced", "new"}
+    assert {claims()[id]["verdict"] for id in named} | {"new"} == {"reproduced", "new"}
 
 
 def test_the_first_page_asks_at_once_and_four_guesses_can_agree(opened):

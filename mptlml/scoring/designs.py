@@ -23,8 +23,7 @@ def together(rounds: int, keys: Sequence[Sequence[int]], generator: Generator) -
     place = torch.arange(STRATA) + draws.rand((rounds, STRATA), None, generator)
     share = 1 - place.view(-1, 1) / STRATA
     key = draws.rand((len(share), 1 + max(map(max, keys))), None, generator)
-    ranks = [key[:, own].argsort(-1).argsort(-1) for own in keys]
-    return [rank >= (share * rank.shape[1]).ceil() for rank in ranks]
+    return [key[:, own].argsort(-1).argsort(-1) >= (share * len(own)).ceil() for own in keys]
 
 
 def shared_keys(first: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -34,8 +33,8 @@ def shared_keys(first: Sequence[int], other: Sequence[int]) -> list[int]:
     other, as many as both have between what is common.
     """
     keys = [*range(len(first), len(first) + len(other))]
-    blocks = difflib.SequenceMatcher(None, first, other, autojunk=False).get_opcodes()
-    for _, start, stop, begin, end in blocks:
+    match = difflib.SequenceMatcher(None, first, other, autojunk=False)
+    for _, start, stop, begin, end in match.get_opcodes():
         both = min(stop - start, end - begin)
         keys[begin : begin + both] = range(start, start + both)
     return keys

@@ -15,7 +15,6 @@ from .tables import pd
 AMINO = "ACDEFGHIKLMNPQRSTVWY"
 THREE = "Ala Cys Asp Glu Phe Gly His Ile Lys Leu Met Asn Pro Gln Arg Ser Thr Val Trp Tyr Ter"
 ONE = dict(zip(THREE.split(), f"{AMINO}*", strict=True))
-NEW = ["wild", "mutated_sequence", "masked_marginal", "left_out"]
 EDIT = re.compile(r"[A-Z]\d+[A-Z*]")
 
 
@@ -47,17 +46,22 @@ def with_marginals(
     """
     lines = []
     for cells in table.to_dict("records"):
-        letters, gain, why = [*wild], 0.0, None
+        letters, gain = [*wild], 0.0
         try:
             for name in substitutions(cells[column]):
-                letters[int(name[1:-1]) - offset] = name[-1]
                 gain += known[name]
-            if cells.get("mutated_sequence", "".join(letters)) != "".join(letters):
+                letters[int(name[1:-1]) - offset] = name[-1]
+            text = "".join(letters)
+            if cells.get("mutated_sequence", text) != text:
                 raise ValueError("mutated_sequence is that of another mutant")
-        except (ValueError, LookupError) as error:
+            lines.append([wild, text, gain, None])
+        except (ValueError, KeyError) as error:
             why = f"{cells[column]} is no mutant of letters {offset}, ...: {error}"
-        lines.append([wild, "".join(letters), gain, why])
-    return table.assign(**pd.DataFrame(lines, table.index, NEW))
+            lines.append([wild, None, None, why])
+    new = pd.DataFrame(
+        lines, table.index, ["wild", "mutated_sequence", "masked_marginal", "left_out"]
+    )
+    return table.drop(columns=["mutated_sequence", "left_out"], errors="ignore").join(new)
 
 
 def short(mutant: Any) -> str:
@@ -69,27 +73,27 @@ def short(mutant: Any) -> str:
 def substitutions(mutant: Any) -> list[str]:
     """The substitutions of a mutant, such as A10G. Raises ValueError: there are others, or two of one letter."""
     found, left = EDIT.findall(short(mutant)), EDIT.sub("", short(mutant)).strip(":;,/+_()[]= ")
-    if left not in ("", "WT", "wt") or len({name[1:-1] for name in found}) < len(found):
+    if left.upper() != "WT" * (not found) or len({name[1:-1] for name in found}) < len(found):
         raise ValueError("write it as A10G or A10G:K12R")
     return found
 
 
 def offset_of(wild: str, mutants: Iterable[Any]) -> int:
     """The number of the wild type's first letter: 1, unless another number alone fits all mutants."""
-    names = [name for mutant in mutants for name in EDIT.findall(short(mutant))]
-    said, known = {(int(name[1:-1]), name[0]) for name in names}, dict(enumerate(wild))
-    tried = {number - place for number, _ in said for place in known}
-    fits = [start for start in tried if all(known.get(n - start) == old for n, old in said)]
+    said = {
+        (int(name[1:-1]), name[0]) for mutant in mutants for name in EDIT.findall(short(mutant))
+    }
+    tried = [min(said)[0] - place for place in range(len(wild)) if said]
+    fits = [start for start in tried if said <= {*enumerate(wild, start)}]
     return fits[0] if len(fits) == 1 else 1
 
 
 def heat_map(path: Path, gains: Mapping[str, float]) -> None:
     """Draw what each letter gains or loses at each place, minus the wild type, nats."""
-    from matplotlib import pyplot
+    from matplotlib import colors, pyplot
 
-    values = np.reshape([*gains.values()], (-1, len(AMINO))).T
-    most = np.abs(values).max()
-    pyplot.matshow(values, cmap="RdBu", vmin=-most, vmax=most)
+    each = np.reshape([*gains.values()], (-1, len(AMINO)))
+    pyplot.matshow(each.T, cmap="RdBu", norm=colors.CenteredNorm())
     pyplot.yticks(range(len(AMINO)), AMINO, size=6)
     pyplot.colorbar()
     pyplot.savefig(path)

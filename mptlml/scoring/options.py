@@ -8,7 +8,6 @@ from typing import Any
 
 from .. import __version__
 
-GONE = ("compare", "choose", "variants")
 NOW = """now: mptlml score TABLE --text FIRST SECOND ... --right COLUMN --model M -o OUT.jsonl
 or, for variants: mptlml mutants WILD.fasta --table TABLE --measured COLUMN --model M -o OUT.csv"""
 COMMANDS = {
@@ -19,7 +18,7 @@ COMMANDS = {
 OPTIONS = """
 +       file           path    the table, or the wild type; - is the standard input
 +       --model        needed  name or folder of a masked language model
-+       --output       path    a new file: .jsonl, .csv or .tsv (usual: scores.jsonl); -o
++       -o,--output    out     a new file: .jsonl, .csv or .tsv (usual: scores.jsonl)
 +       --text         many    columns, by name or by number from 1; several are alternatives
 score   --scores       list    of area,pll,word,left (usual: area,pll)
 score   --error        nats    ask for areas until their standard error is about this
@@ -36,13 +35,14 @@ mutants --plot         path    draw all single mutants: .svg, .png or .pdf
 +       --skip         on      leave out rows that cannot be scored; left_out says why
 +       --format       text    txt, csv, tsv, jsonl or fasta, where the suffix does not say it
 +       --max-tokens   count   the longest text, where the network does not say it
-+       --set          many    KEY=VALUE: seed, passes; for loading the model device, revision, mask_token,
-                               trust_remote_code, allow_unknown, float32, batch_tokens
++       --set          many    KEY=VALUE: seed, passes; for loading the model device, revision, mask_token, \
+trust_remote_code, allow_unknown, float32, batch_tokens
 """
 READS: dict[str, dict[str, Any]] = {
     "text": {},
     "needed": dict(required=True),
     "path": dict(type=Path),
+    "out": dict(type=Path, default="scores.jsonl"),
     "many": dict(nargs="+"),
     "list": dict(type=lambda said: said.split(",")),
     "nats": dict(type=float),
@@ -53,17 +53,16 @@ READS: dict[str, dict[str, Any]] = {
 
 def parse(words: Sequence[str] | None = None) -> Namespace:
     """The words of a command; those of one that is gone say what to type now."""
-    words = sys.argv[1:] if words is None else words
-    if words and words[0] in GONE:
+    words = words or sys.argv[1:]
+    if words and words[0] in ("compare", "choose", "variants"):
         sys.exit(NOW)
     whole = ArgumentParser("mptlml", description="Scores of masked language models.")
     whole.add_argument("--version", action="version", version=f"mptlml {__version__}")
     commands = whole.add_subparsers(dest="command", required=True)
     for command, about in COMMANDS.items():
         one = commands.add_parser(command, help=about)
-        for line in OPTIONS.strip().replace("\n ", " ").split("\n"):
+        for line in OPTIONS.strip().splitlines():
             only, name, reads, said = line.split(None, 3)
             if only in ("+", command):
-                short = ["-o"] if name == "--output" else []
-                one.add_argument(name, *short, help=" ".join(said.split()), **READS[reads])
+                one.add_argument(*name.split(","), help=said, **READS[reads])
     return whole.parse_args(words)

@@ -24,9 +24,7 @@ from .designs import STRATA, shared_keys, together
 
 WORDS = "area pll word left refuse cut skip".split()  # scores, and what becomes of long texts
 PASSES, SHARED, MOST = 64, 256, 10_000  # of an area, of a difference, and of either to an error
-LEVEL = 0.95  # of what is decided
-MISSING, TOO_LONG = "missing", "too long"
-QUIET = (MISSING, TOO_LONG)  # what leaves a row out and is no failure
+QUIET = MISSING, TOO_LONG = "missing", "too long"  # what leaves a row out and is no failure
 
 Line = dict[str, Any]
 Batch = Mapping[str, Sequence[Any]]
@@ -80,7 +78,7 @@ class Scorer:
         """The model, which each process loads once, when it first asks."""
         if isinstance(self.model, MaskedLM):
             return self.model
-        return _loaded(str(self.model), **self.load)
+        return _loaded(str(self.model), **{"batch_tokens": 2048, **self.load})
 
     @cached_property
     def spaced(self) -> bool:
@@ -96,8 +94,6 @@ class Scorer:
 
     def __call__(self, batch: Batch) -> dict[str, Any]:
         """The batch, and a list for each new column."""
-        if there := batch.keys() & self.columns[:-1]:
-            raise ValueError(f"the table has columns {', '.join(sorted(there))}: rename them")
         rows = self.read(batch)
         scored = iter(self._measured([row for row in rows if not isinstance(row, str)]))
         lines = [dict(left_out=row) if isinstance(row, str) else next(scored) for row in rows]
@@ -105,6 +101,8 @@ class Scorer:
 
     def read(self, batch: Batch) -> list[list[Text] | str]:
         """The tokens of each row's texts, or why it is left out."""
+        if there := {*batch} & {*self.columns[:-1]}:
+            raise ValueError(f"the table has columns {', '.join(sorted(there))}: rename them")
         found: list[list[Text] | str] = []
         for cells in zip(*(batch[name] for name in self.names), strict=True):
             try:
@@ -117,20 +115,25 @@ class Scorer:
         text = str(cell).translate(str.maketrans("", "", self.drop)).strip()
         if cell is None or cell != cell or text.lower() in ("", *self.absent):
             raise ValueError(MISSING)
+        if isinstance(cell, list | dict | bool):
+            raise ValueError(f"{text} is no text")
         ids = self.lm.tokenise(" ".join("".join(text.split())) if self.spaced else text)
         most = self.lm.max_tokens
         if len(ids) > most and self.long != "cut":
-            what = f"{len(ids)} tokens are more than the {most} that the model takes"
-            raise ValueError(TOO_LONG if self.long == "skip" else what)
-        word = [0] * len(ids)
-        if "word" in self.scores:
+            raise ValueError(
+                TOO_LONG
+                if self.long == "skip"
+                else f"{len(ids)} tokens are more than the {most} that the model takes"
+            )
+        word = [*range(len(ids))]
+        if "word" in self.scores and not self.spaced:
             word = self.lm.tokenizer(text, add_special_tokens=False).word_ids()
         return Text(torch.tensor(ids[:most]), torch.tensor(word[:most]))
 
     def _measured(self, rows: Sequence[list[Text]]) -> list[Line]:
         """The scores of rows; what one raises by itself is its own failure."""
         try:
-            return self._measure(rows) if rows else []
+            return self._measure(rows)
         except Exception as error:
             if len(rows) == 1:
                 return [dict(left_out=repr(error))]
@@ -161,13 +164,13 @@ class Scorer:
 
         def rows(i: int) -> Rows:
             ids, word = texts[i]
-            groups = dict(pll=torch.arange(len(ids)), word=word, left=torch.zeros(len(ids)))
-            every, single = torch.ones(1, len(ids)).bool(), torch.eye(len(ids)).bool()
+            groups = dict(pll=torch.arange(len(ids)), word=word, left=torch.zeros_like(ids))
+            single = torch.eye(len(ids)).bool()
+            every = single.any(0, keepdim=True)
             # a token, and the later ones of its group
             later = [(groups[kind][:, None] == groups[kind]).triu() for kind in kinds]
             hidden, asked = torch.cat([every, *later]), torch.cat([every, *[single] * len(kinds)])
-            shown = torch.where(hidden, self.lm.mask_id, ids)
-            return Rows(shown, torch.where(asked, ids, NOTHING))
+            return Rows(torch.where(hidden, self.lm.mask_id, ids), torch.where(asked, ids, NOTHING))
 
         for i, answer in self.lm.log_probs(lengths, rows):
             sums = [float(part.sum()) for part in answer.split(lengths[i])]
@@ -177,31 +180,28 @@ class Scorer:
     def _areas(self, row: Sequence[Text]) -> Line:
         """The area of a text, its error; of several the largest error of the likeliest one's leads."""
         texts = [text.ids[None].double() for text in row]
-        models = [self.lm.at_length(ids.shape[1]) for ids in texts]
         own = draws.seeded(self.seed, zlib.crc32(torch.cat(texts, 1).numpy().tobytes()))
         if not row[1:]:
-            area = estimate_area(models[0], texts[0], self.most, error=self.error, generator=own)
-            error, passes = float(area.stderr), int(area.passes)
-            return dict(area=float(area.mean), area_error=error, passes=passes)
+            model = self.lm.at_length(texts[0].numel())
+            area = estimate_area(model, texts[0], self.most, error=self.error, generator=own)
+            return dict(
+                area=float(area.mean), area_error=float(area.stderr), passes=int(area.passes)
+            )
         keys = [shared_keys(row[0].ids.tolist(), text.ids.tolist()) for text in row]
         masks = together(self.most // STRATA, keys, own)
         each = [
-            mean_score(model, ids, seen) * ids.shape[1]
-            for model, ids, seen in zip(models, texts, masks, strict=True)
+            mean_score(self.lm.at_length(ids.numel()), ids, seen) * ids.numel()
+            for ids, seen in zip(texts, masks, strict=True)
         ]
-        rounds = torch.stack(each).unflatten(1, (-1, STRATA)).mean(-1)  # [K, rounds]
-        best, count = rounds.mean(1).argmax(), rounds.shape[1]
-        leads = rounds[best] - rounds
-        error = leads.std(1) / math.sqrt(count)
-        level = 1 - (1 - LEVEL) / 2 / len(row[1:])  # of each lead's interval, by Student's t
-        sure = leads.mean(1) > stats.t.ppf(level, count - 1) * error
-        decided = int(sure.sum() == len(row) - 1)
-        line: Line = dict(area_error=float(error.max()), decided=decided)
-        return line | {
-            f"area{self.ends[k]}": float(all_of.mean()) for k, all_of in enumerate(rounds)
+        rounds = torch.stack(each).unflatten(1, (-1, STRATA)).mean(-1).numpy()  # [K, rounds]
+        areas, others = rounds.mean(1), len(row[1:])
+        leads = rounds[areas.argmax()] - rounds
+        error = stats.sem(leads, 1)
+        # by Student's t, at 95% for all leads together
+        sure = leads.mean(1) > stats.t.ppf(1 - 0.025 / others, rounds.shape[1] - 1) * error
+        return dict(area_error=error.max().item(), decided=int(sure.sum() == others)) | {
+            f"area{end}": area for end, area in zip(self.ends, areas.tolist(), strict=True)
         }
 
 
-@lru_cache(1)
-def _loaded(name: str, **options: Any) -> MaskedLM:
-    return MaskedLM.from_pretrained(name, **dict(batch_tokens=2048) | options)
+_loaded = lru_cache(1)(MaskedLM.from_pretrained)
