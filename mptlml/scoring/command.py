@@ -111,8 +111,8 @@ def _mutants(given: Namespace) -> None:
 
 def _shard(asked: str | None) -> tuple[int, int]:
     """Which part this is, of how many. Raises ValueError: none."""
-    known = (part for part in map(os.path.expandvars, RANKS) if "$" not in part)
-    place, parts = map(int, (asked or next(known)).split("/"))
+    said = asked or next(part for part in map(os.path.expandvars, RANKS) if "$" not in part)
+    place, parts = map(int, said.split("/"))
     if not 0 <= place < parts:
         raise ValueError(f"--shard must be I/N with 0 <= I < N, got {place}/{parts}")
     return place, parts

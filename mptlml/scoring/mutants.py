@@ -92,9 +92,14 @@ def heat_map(path: Path, gains: Mapping[str, float]) -> None:
     """Draw what each letter gains or loses at each place, minus the wild type, nats."""
     from matplotlib import colors, pyplot
 
-    each = np.reshape([*gains.values()], (-1, len(AMINO)))
-    pyplot.matshow(each.T, cmap="RdBu", norm=colors.CenteredNorm())
-    pyplot.yticks(range(len(AMINO)), AMINO, size=6)
+    pyplot.imshow(
+        np.reshape([*gains.values()], (-1, len(AMINO))).T,
+        cmap="RdBu",
+        norm=colors.CenteredNorm(),
+        aspect="auto",
+    )
+    pyplot.yticks(range(len(AMINO)), AMINO)
+    pyplot.xlabel("place, from 0; colour: what the letter at the left gains there, nats")
     pyplot.colorbar()
     pyplot.savefig(path)
 

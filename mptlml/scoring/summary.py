@@ -35,8 +35,8 @@ def summary(
     words = len(scorer.lm.words)
     if tokens:
         lead = f"{hidden / tokens + math.log(words):+.3f} nats per token"
+        lead += ", below 0 one token at a time may rank otherwise than the area"
         said += f"\nall hidden, minus a blind guess among {words} words: {lead}"
-        said += ", below 0 one token at a time may rank otherwise than the area"
     return said
 
 
