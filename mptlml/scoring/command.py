@@ -20,7 +20,7 @@ from .scorer import QUIET, Scorer
 from .summary import summary
 from .tables import MARKS, chunks, column, kind_of, pd, write
 
-RANKS = "$SLURM_PROCID/$SLURM_STEP_NUM_TASKS", "$RANK/$WORLD_SIZE", "0/1"
+RANKS = "$RANK/$WORLD_SIZE", "$SLURM_PROCID/$SLURM_STEP_NUM_TASKS", "0/1"
 
 
 def run(given: Namespace) -> None:
@@ -62,8 +62,8 @@ def _score(given: Namespace) -> None:
 def _state(out: Path, given: Namespace) -> dict[str, Any]:
     """How far a file is that is gone on with. Raises FileExistsError: it is there, and is not gone on with."""
     said = vars(given) | dict(resume=True, skip=True, right=None, group=None)  # may differ
-    size = given.file.exists() and given.file.stat().st_size
-    new: Any = dict(settings=f"{__version__} {said} {size}", chunks=0, bytes=0)
+    changed = given.file.exists() and given.file.stat().st_mtime_ns
+    new: Any = dict(settings=f"{__version__} {said} {changed}", chunks=0, bytes=0)
     beside = Path(f"{out}.state")
     state = json.loads(beside.read_text()) if given.resume and beside.exists() else new
     out.touch()

@@ -12,7 +12,7 @@ from scipy import stats
 from .scorer import Scorer
 from .tables import pd
 
-AMINO = "ACDEFGHIKLMNPQRSTVWY"
+AMINO = "ACDEFGHIKLMNPQRSTVWY"  # 20 letters
 THREE = "Ala Cys Asp Glu Phe Gly His Ile Lys Leu Met Asn Pro Gln Arg Ser Thr Val Trp Tyr Ter"
 ONE = dict(zip(THREE.split(), f"{AMINO}*", strict=True))
 EDIT = re.compile(r"[A-Z]\d+[A-Z*]")
@@ -92,13 +92,11 @@ def heat_map(path: Path, gains: Mapping[str, float]) -> None:
     """Draw what each letter gains or loses at each place, minus the wild type, nats."""
     from matplotlib import colors, pyplot
 
+    values = np.reshape([*gains.values()], (-1, 20)).T
     pyplot.imshow(
-        np.reshape([*gains.values()], (-1, len(AMINO))).T,
-        cmap="RdBu",
-        norm=colors.CenteredNorm(),
-        aspect="auto",
+        values, cmap="RdBu", norm=colors.CenteredNorm(), aspect="auto", interpolation="nearest"
     )
-    pyplot.yticks(range(len(AMINO)), AMINO)
+    pyplot.yticks(range(20), AMINO)
     pyplot.xlabel("place, from 0; colour: what the letter at the left gains there, nats")
     pyplot.colorbar()
     pyplot.savefig(path)
