@@ -1,8 +1,8 @@
 /* Write a sentence of the known language and hide words: two networks run beside the exact answers.
  * data: words [V]; row [D], places in words; hidden: the places hidden at first; language {initial,
  * transition, emission}, the hidden Markov model; networks [{name, shapes, weights}], as packed by
- * mptlml_book.known_language.eight_bits; of the first sentence, the steps [3][D] of so many masks of
- * each size. Nats. */
+ * mptlml_book.known_language.eight_bits; of the first sentence, masks, how many
+ * of each size the page begins with, and steps [3][D], their curves. Nats. */
 (() => {
   "use strict";
   const { number, sum, mean, count, add } = Moving;
@@ -118,8 +118,8 @@
       const answers = [...nets.map((net) => forward(net, row, seen)), exact(language, row, seen).answers];
       return { hidden, answers, scores: answers.map((answer) => mean(hidden.map((j) => answer[j][row[j]]))) };
     };
+    const given = () => (row === data.row ? data.masks : 0); // masks of each size, before the page opened
     /* The steps S(1), ..., S(D) [3][D], each the mean of its masks so far; NaN where there are none. */
-    const given = () => (row === data.row ? data.masks : 0); // of each size, before the page opened
     const curves = () => {
       const sorted = places.map((k) => drops.filter(({ hidden }) => hidden.length === k + 1));
       return names.map((_, n) => sorted.map((some, k) =>
