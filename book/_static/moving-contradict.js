@@ -49,7 +49,7 @@
 
     const drawFan = () => {
       const ends = fan.map(sum);
-      const said = `A published network of antibodies, on eight letters: its orders end between ${number(low, 1)} and ${
+      const said = `A published antibody network, on eight letters: its orders end between ${number(low, 1)} and ${
         number(high, 1)} nats, ${number(high - low, 1)} apart. The ${fan.length} drawn here span ${
         number(Math.max(...ends) - Math.min(...ends), 1)} of the 40,320.`;
       const [svg, width] = figure.sheet(300, said);
@@ -85,7 +85,7 @@
           : [`Asked one way you give the sentence ${told[0]}, asked the other way ${told[1]}: ${number(gap)} nats apart. ${mend}`,
             `The two steps add up to the mean of your ends: ${area}.`];
       copy.line = `The [ ] sat on the [ ]. ${closed ? "I do not contradict myself" : `I contradict myself by ${number(gap)} nats`}. `
-        + `A network of antibodies: by ${apart}, on eight letters. You?`;
+        + `An antibody network: by ${apart}, on eight letters. You?`;
       copy.textContent = "Copy a line to share";
 
       const wide = figure.width > SCREEN;
@@ -115,7 +115,7 @@
     };
 
     return () => {
-      network.textContent = fan ? "Back to your own guesses" : `A network of antibodies contradicts itself by ${apart} on eight letters`;
+      network.textContent = fan ? "Back to your own guesses" : `An antibody network contradicts itself by ${apart} on eight letters`;
       copy.hidden = Boolean(fan);
       (fan ? drawFan : drawGuesses)();
     };

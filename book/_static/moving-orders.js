@@ -63,7 +63,7 @@
         if (n < k) bars.dot(m, own[n], "orange", 5);
       });
       bars.line(Moving.steps(S), "blue");
-      bars.name(0.6, 1.05 * Math.min(...answers.flat()), "line: all orders; bars: orders so far", "blue", "start", 0, -8);
+      bars.name(0.6, 1.05 * Math.min(...answers.flat()), "line: all orders; bars: orders tried", "blue", "start", 0, -8);
       figure.points([...path(own).slice(1).map(([n, y]) => [fan.x(n), fan.y(y),
         `${words[last[n - 1]]}, ${D - n + 1} hidden: ${number(own[n - 1])}; sum ${number(y)}`]),
       ...S.map((value, m) => [bars.x(m + 1), bars.y(value), `${m + 1} hidden: S = ${number(value)}`])]);
