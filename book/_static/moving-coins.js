@@ -58,7 +58,7 @@
       });
       panel.rule("x", 1.5, "grey dashed");
       panel.words(panel.x(1.5) + 6, panel.bottom - 10, "\u2190 left end: leave one out", "start");
-      panel.words(panel.right - 4, panel.bottom - 10, "first flip", "end");
+      panel.words(panel.right - 4, panel.bottom - 10, "all hidden", "end");
       const middle = curves.map((scores) => scores[Math.floor(N / 4)]);
       curves.forEach((_, k) => { // names stand above and below the two curves
         const above = middle[k] > middle[1 - k] || (middle[k] === middle[1 - k] && k);
