@@ -28,7 +28,7 @@
       const [falls, [low, high]] = [orders.map((order) => Moving.drops(answers, order)), Moving.reach(answers)];
       const [own, ends, area, closed] = [falls.at(-1), falls.map(sum), sum(S), high - low < 0.01];
       const path = (fall, to = D) => count(to + 1).map((n) => [n, sum(fall.slice(0, n))]);
-      const [some, whole] = [`${orders.length} of the 40,320 orders`, k === D || orders.length > 1];
+      const [sums, whole] = [`bars of ${orders.length} of the 40,320 orders add up to`, k === D || orders.length > 1];
       row.replaceChildren();
       words.forEach((word, j) => {
         const seen = last.indexOf(j) < k;
@@ -37,11 +37,9 @@
 
       const say = [k ? `${last.slice(0, k).map((j) => words[j]).join(" \u00b7 ")}: ${number(path(own)[k][1])} nats so far.`
         : "Nothing is uncovered.",
-      closed ? `Every order ends at ${number(area)}, which is log p(x)` + (whole
-        ? `; the bars of ${some} add up to ${number(mean(ends))}.` : ".")
-        : `Orders end between ${number(low)} and ${number(high)}: there is no single log p(x).` + (whole
-          ? ` The bars of ${some} add up to the mean of their ends, ${number(mean(ends))}; those of all orders to the `
-            + `area, ${number(area)}.` : "")];
+      closed ? `Every order ends at ${number(area)}, which is log p(x)${whole ? `; the ${sums} ${number(mean(ends))}` : ""}.`
+        : `Orders end between ${number(low)} and ${number(high)}: there is no single log p(x).${whole ? ` The ${sums
+          } the mean of their ends, ${number(mean(ends))}; those of all orders to the area, ${number(area)}.` : ""}`];
       const wide = figure.width > 620;
       const [svg, width] = figure.sheet(wide ? 290 : 540, `Falling paths, and the steps of the curve. ${say.join(" ")}`);
       const part = (n) => (wide ? { left: n * width / 2, top: 0, width: width / 2, height: 290 }
